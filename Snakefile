@@ -1,0 +1,70 @@
+# Adaptermill: what agents did -> LoRA adapters, held-out tables and a report.
+#
+#     snakemake --cores all results/adapters/drag
+#
+# How paths are made (results/ lies in the working directory):
+#
+#     ingest/<source>/{shards,images,quarantine}/<shard>.parquet    a shard's name holds its key
+#     ingest/<source>/summary.json, ingest/summary.json             counts of what came in
+#     base/base.json, base/measures.parquet                         the base, and rows in its tokens
+#     splits/{episodes,rows,heldout}.parquet, splits/leaks.json     what is held out
+#     fitsets/<adapter>/{fitset,dropped,plan}.parquet               what an adapter is trained on
+#     adapters/<adapter>/                                           the adapter, published
+#     evaluation/<adapter>.parquet                                  its held-out rows, published
+#     tables/*.{csv,parquet,md}, cards/<adapter>.md                 what people read
+#     .store/<kind>/<key>                                           finished work, by content
+#     .work/specs/<stage>/<name>.json                               settings and code, as inputs
+#
+# `adaptermill/pipeline.py` says how specs and keys keep a build true.
+import os
+import sys
+from pathlib import Path
+
+from snakemake.settings.types import ExecMode
+
+from adaptermill.pipeline import Pipeline
+
+if Path("config.yaml").exists():
+
+    configfile: "config.yaml"
+
+
+# Jobs run with the Python that runs Snakemake, also when its environment is not activated.
+os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+SCRIPTS = Path(workflow.basedir, "scripts")
+pipeline = Pipeline(
+    config,
+    checkpoints,
+    workflow.basedir,
+    writes=workflow.exec_mode == ExecMode.DEFAULT,
+)
+
+
+wildcard_constraints:
+    source=r"[a-z0-9_]+",
+    shard=r"s[01]*-[0-9a-f]+",
+    adapter=r"[a-z0-9_]+",
+    key=r"[0-9a-f]+",
+
+
+localrules:
+    all,
+    publish_adapter,
+    publish_evaluation,
+
+
+rule all:
+    input:
+        expand("results/adapters/{adapter}", adapter=pipeline.config.recipes),
+        expand("results/cards/{adapter}.md", adapter=pipeline.config.evaluated),
+        "results/tables/evaluation.csv",
+
+
+include: "rules/example.smk"
+include: "rules/ingest.smk"
+include: "rules/split.smk"
+include: "rules/fitset.smk"
+include: "rules/train.smk"
+include: "rules/evaluate.smk"
+include: "rules/report.smk"

@@ -1,0 +1,485 @@
+"""The configuration: typed models that are its schema, its checks and the only way to read it.
+
+    config = load(mapping)              # refuses unknown keys and wrong values, with their path
+    config.recipes["drag"].rank         # every adapter and every point of a sweep, resolved
+
+Relative paths are relative to the working directory.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    field_validator,
+)
+
+from adaptermill.errors import UserError
+
+SEVEN_FAMILIES = (
+    "Drag & gesture",
+    "Discrete selection",
+    "Text entry",
+    "Form transaction",
+    "Navigation",
+    "Out-of-page I/O",
+    "Reasoning base",
+)
+NAME = r"[a-z0-9_]+"
+RESERVED_NAMES = ("base", "all")
+
+
+def _not_bool(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError(f"{str(value).lower()} is not a number")
+    return value
+
+
+Int = Annotated[int, BeforeValidator(_not_bool)]
+Float = Annotated[float, BeforeValidator(_not_bool), Field(allow_inf_nan=False)]
+Count = Annotated[Int, Field(ge=1)]
+Variant = Literal["plain", "recovery", "chain"]
+
+
+class Section(BaseModel):
+    """A part of the configuration: unknown keys are refused, values cannot change afterwards."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ExampleBase(Section):
+    """How the example base is made (only for `base.model: example`)."""
+
+    seed: Int = 0
+    steps: Count | None = Field(None, description="training steps; null is the shipped number")
+
+
+class Base(Section):
+    model: str = Field("example", description="hub id, local folder, or `example`", min_length=1)
+    revision: str | None = Field(
+        None, description="null is resolved to a commit, which enters keys"
+    )
+    max_tokens: Annotated[Int, Field(ge=64)] = Field(
+        16384, description="longer rows are left out with the reason too_long, never cut"
+    )
+    example: ExampleBase = ExampleBase()
+
+
+class ReplaySource(Section):
+    """Episode folders that an agent's runs left on disk."""
+
+    name: Annotated[str, Field(pattern=f"^{NAME}$")]
+    format: Literal["replay"] = "replay"
+    path: str | list[str] = Field(description="a folder, a list of folders, or globs")
+    family: str | None = Field(None, description="family of rows that name none")
+    action_schema: str | None = None
+
+    @property
+    def paths(self) -> list[str]:
+        return [self.path] if isinstance(self.path, str) else list(self.path)
+
+
+class ExampleSource(Section):
+    """Episodes that the pipeline draws itself."""
+
+    name: Annotated[str, Field(pattern=f"^{NAME}$")]
+    format: Literal["example"]
+    episodes: Count = 400
+    seed: Int = 0
+    family: None = None
+    action_schema: None = None
+
+
+Source = Annotated[ReplaySource | ExampleSource, Field(discriminator="format")]
+
+
+class ImageLimits(Section):
+    min_side: Count = 8
+    max_pixels: Count = 50_000_000
+    max_aspect: Annotated[Float, Field(ge=1)] = 100
+
+
+class Ingest(Section):
+    shard_mb: Annotated[Float, Field(gt=0)] = 256
+    max_quarantined: Annotated[Int | Float, Field(ge=0)] = Field(
+        0.01, description="a count (whole number >= 1) or a share (below 1) of the lines"
+    )
+    image: ImageLimits = ImageLimits()
+
+
+class NearDuplicates(Section):
+    threshold: Annotated[Float, Field(gt=0, le=1)] = 0.85
+    ngram: Count = 5
+    permutations: Count = 128
+
+
+class Split(Section):
+    validation_fraction: Annotated[Float, Field(ge=0, lt=1)] = 0.05
+    test_fraction: Annotated[Float, Field(ge=0, lt=1)] = 0.0
+    group_by: Literal["source", "macro", "site"] = "source"
+    mixed_chains: Literal["exclude", "any"] = "exclude"
+    near_duplicates: NearDuplicates = NearDuplicates()
+    allow_leaks: bool = False
+
+
+class Dedup(Section):
+    key: Literal["target", "prompt+target", "prompt+target+images"] = "prompt+target+images"
+    cap: Count = 1
+    near: None = None
+
+
+class Recipe(Section):
+    """What an adapter is made of and how it is trained."""
+
+    method: Literal["anchored"] = "anchored"
+    sources: Literal["all"] | list[str] = "all"
+    families: Literal["all"] | Annotated[list[str], Field(min_length=1)] = "all"
+    anchor_families: list[str] | None = None
+    judge: None = None
+    filters: Annotated[list[str], Field(max_length=0)] = []
+    dedup: Dedup = Dedup()
+    rank: Count = 16
+    alpha: Annotated[Float, Field(gt=0)] = 32
+    dropout: Annotated[Float, Field(ge=0, lt=1)] = 0.05
+    lora_targets: Literal["attn_mlp", "attn_qv", "attn_all"] = "attn_mlp"
+    learning_rate: Annotated[Float, Field(gt=0)] = 1e-4
+    epochs: Annotated[Float, Field(gt=0)] = 3
+    batch_rows: Count = 8
+    beta: Annotated[Float, Field(ge=0)] = 0.1
+    anchor_ratio: Annotated[Float, Field(ge=0)] = 0.5
+    ce_on: Literal["all", "action"] = "all"
+    fraction: Annotated[Float, Field(gt=0, le=1)] = 1.0
+    exclude_variants: list[Variant] = []
+    drop_done: bool = False
+    episode_ids: str | None = None
+    limit: Count | None = None
+    max_steps: Count | None = None
+    init_from: str | None = None
+    seed: Annotated[Int, Field(ge=0)] = 0
+
+    @field_validator("exclude_variants")
+    @classmethod
+    def _sorted_variants(cls, value: list[str]) -> list[str]:
+        return sorted(set(value))
+
+    @field_validator("families", "anchor_families", "sources")
+    @classmethod
+    def _sorted_names(cls, value: str | list[str] | None) -> str | list[str] | None:
+        # Order and repeats mean nothing, so they must not make another key.
+        return sorted(set(value)) if isinstance(value, list) else value
+
+
+class Sweep(Section):
+    """Each point of the grid is an adapter named `<sweep>_<key>_<value>`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    start: str = Field(alias="from", description="the adapter that the points differ from")
+    grid: Annotated[dict[str, Annotated[list[Any], Field(min_length=1)]], Field(min_length=1)]
+
+
+class Training(Section):
+    """How training runs are carried out; nothing here changes a result or enters a key."""
+
+    processes: Count = 1
+    save_every: Count = Field(5000, description="rows between checkpoints")
+    save_minutes: Annotated[Float, Field(gt=0)] = 10
+    keep_curve: bool = Field(False, description="keep an adapter at every save_every rows")
+    tracking: Annotated[list[str], Field(max_length=0)] = []
+    token_budget: None = None
+    trust_code: bool = Field(
+        False, description="leave code out of the keys; every product made so says it"
+    )
+
+
+class Evaluation(Section):
+    adapters: Literal["all"] | list[str] = "all"
+    generate: bool = True
+    max_new_tokens: Count = 256
+    bootstrap: Annotated[Int, Field(ge=100)] = 2000
+    tolerance: Annotated[Float, Field(ge=0, le=1)] = 0.02
+    seed: Annotated[Int, Field(ge=0)] = 0
+
+
+class Provenance(Section):
+    include_versions: list[str] = Field(
+        [], description="packages whose installed version enters the keys"
+    )
+
+
+class Config(Section):
+    """The whole of config.yaml."""
+
+    base: Base = Base()
+    sources: Annotated[list[Source], Field(min_length=1)]
+    ingest: Ingest = Ingest()
+    split: Split = Split()
+    families: dict[str, Annotated[list[str], Field(min_length=1)]] = {}
+    judges: Annotated[dict[str, Any], Field(max_length=0)] = {}
+    recipe: Recipe = Recipe()
+    adapters: Annotated[dict[str, Recipe], Field(min_length=1)]
+    sweeps: dict[str, Sweep] = {}
+    training: Training = Training()
+    evaluation: Evaluation = Evaluation()
+    provenance: Provenance = Provenance()
+    resources: dict[str, dict[str, Any]] = {}
+
+    _recipes: dict[str, Recipe] = PrivateAttr(default_factory=dict)
+
+    @property
+    def recipes(self) -> dict[str, Recipe]:
+        """Every adapter (those of sweeps too) with its full recipe, in the order given."""
+        return self._recipes
+
+    @property
+    def evaluated(self) -> list[str]:
+        """The adapters that the tables show, without the base."""
+        if self.evaluation.adapters == "all":
+            return list(self.recipes)
+        return list(self.evaluation.adapters)
+
+    def seven(self) -> list[str]:
+        """The seven families under the names that `families` gives them, sorted."""
+        renamed = {old: new for new, olds in self.families.items() for old in olds}
+        return sorted({renamed.get(name, name) for name in SEVEN_FAMILIES})
+
+    def own_families(self, name: str) -> list[str]:
+        families = self.recipes[name].families
+        return self.seven() if families == "all" else list(families)
+
+    def anchor_families(self, name: str) -> list[str]:
+        """Families of the anchor pool: as given, else the seven less the adapter's own."""
+        recipe = self.recipes[name]
+        if recipe.beta == 0:
+            return []
+        if recipe.anchor_families is not None:
+            return list(recipe.anchor_families)
+        own = set(self.own_families(name))
+        return [family for family in self.seven() if family not in own]
+
+    def parent(self, name: str) -> str | None:
+        """The adapter of this configuration that `name` is branched from, if any."""
+        start = self.recipes[name].init_from
+        return start if start in self.recipes else None
+
+    def lineage(self, name: str) -> list[str]:
+        """`name` and the adapters it is branched from, nearest first."""
+        chain = [name]
+        while (above := self.parent(chain[-1])) is not None:
+            chain.append(above)
+        return chain
+
+
+def load(mapping: Mapping[str, Any], origin: str = "config.yaml") -> Config:
+    """Checks `mapping` and resolves adapters and sweeps; `UserError` lists all that is wrong."""
+    try:
+        config = Config.model_validate(dict(mapping))
+    except ValidationError as error:
+        raise UserError(_explain(error, origin)) from None
+    problems: list[str] = []
+    recipes = _expand(config, problems)
+    config._recipes.update(recipes)
+    _check_references(config, problems)
+    if problems:
+        raise UserError(_listed(origin, problems))
+    return config
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of the configuration."""
+    return Config.model_json_schema()
+
+
+def _merge(below: Any, above: Any) -> Any:
+    if isinstance(below, dict) and isinstance(above, dict):
+        return {
+            **below,
+            **{name: _merge(below.get(name), value) for name, value in above.items()},
+        }
+    return above
+
+
+def _expand(config: Config, problems: list[str]) -> dict[str, Recipe]:
+    defaults = config.recipe.model_dump()
+    given = {
+        name: _merge(defaults, override.model_dump(exclude_unset=True))
+        for name, override in config.adapters.items()
+    }
+    for sweep_name, sweep in config.sweeps.items():
+        if sweep.start not in config.adapters:
+            problems.append(
+                f"sweeps.{sweep_name}.from: no adapter {sweep.start!r}; "
+                f"there are {', '.join(config.adapters)}"
+            )
+            continue
+        for values in itertools.product(*sweep.grid.values()):
+            point = dict(zip(sweep.grid, values, strict=True))
+            name = "_".join([sweep_name, *(f"{k}_{_in_name(v)}" for k, v in point.items())])
+            if name in given:
+                problems.append(f"sweeps.{sweep_name}: two adapters would be named {name!r}")
+            given[name] = _merge(given[sweep.start], point)
+    recipes = {}
+    for name, values in given.items():
+        where = f"adapters.{name}" if name in config.adapters else f"sweeps ({name})"
+        if not re.fullmatch(NAME, name) or name in RESERVED_NAMES:
+            problems.append(
+                f"{where}: a name is made of a-z, 0-9 and _, and is none of "
+                f"{', '.join(RESERVED_NAMES)}"
+            )
+            continue
+        try:
+            recipes[name] = Recipe.model_validate(values)
+        except ValidationError as error:
+            problems.extend(f"{where}.{line}" for line in _lines(error))
+    return recipes
+
+
+def _in_name(value: Any) -> str:
+    """A value as it stands in an adapter's name: 0.25 -> 0_25."""
+    text = f"{value:.12f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_") or "none"
+
+
+def _check_references(config: Config, problems: list[str]) -> None:
+    names = [source.name for source in config.sources]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        problems.append(f"sources: the name {name!r} is given twice")
+    olds = [old for family in config.families.values() for old in family]
+    for old in sorted({old for old in olds if olds.count(old) > 1}):
+        problems.append(f"families: {old!r} is renamed twice")
+    for name, recipe in config.recipes.items():
+        if isinstance(recipe.sources, list):
+            for source in recipe.sources:
+                if source not in names:
+                    problems.append(
+                        f"adapters.{name}.sources: no source {source!r}; "
+                        f"there are {', '.join(names)}"
+                    )
+        _check_parent(config, name, recipe, problems)
+    if isinstance(config.evaluation.adapters, list):
+        for name in config.evaluation.adapters:
+            if name not in config.recipes:
+                problems.append(
+                    f"evaluation.adapters: no adapter {name!r}; "
+                    f"there are {', '.join(config.recipes)}"
+                )
+
+
+def _check_parent(config: Config, name: str, recipe: Recipe, problems: list[str]) -> None:
+    start = recipe.init_from
+    if start is None:
+        return
+    where = f"adapters.{name}.init_from"
+    if start not in config.recipes:
+        if not Path(start, "adapter_config.json").is_file():
+            problems.append(
+                f"{where}: {start!r} is neither an adapter of this configuration "
+                f"({', '.join(config.recipes)}) nor a folder with an adapter_config.json"
+            )
+        return
+    chain = [name]
+    while (above := config.recipes[chain[-1]].init_from) in config.recipes:
+        chain.append(above)
+        if above in chain[:-1]:
+            problems.append(f"{where}: adapters branch from each other: {' -> '.join(chain)}")
+            return
+    parent = config.recipes[start]
+    for setting in ("rank", "alpha", "lora_targets"):
+        if getattr(parent, setting) != getattr(recipe, setting):
+            problems.append(
+                f"{where}: {setting} is {getattr(recipe, setting)} here and "
+                f"{getattr(parent, setting)} in {start!r}; a branched adapter keeps its parent's"
+            )
+
+
+def _listed(origin: str, problems: list[str]) -> str:
+    return f"{origin} is not usable as it is:\n" + "\n".join(f"  {line}" for line in problems)
+
+
+def _explain(error: ValidationError, origin: str) -> str:
+    return _listed(origin, _lines(error))
+
+
+# Said instead of pydantic's bare "input should be …" for names that later versions will take.
+_NOT_YET = {
+    "method": "only `anchored` is in this version",
+    "judge": "judges are not in this version; leave it null",
+    "judges": "judges are not in this version; leave it empty",
+    "filters": "filters are not in this version; leave it empty",
+    "near": "near-duplicate removal is not in this version; leave it null",
+    "tracking": "trackers are not in this version; leave it empty",
+    "token_budget": "not in this version; leave it null",
+}
+
+
+# Members of unions show up as parts of the path that are no keys of the file.
+_UNION_MEMBER = re.compile(r"[\[\]()']|^(int|float|str|literal|list|replay|example)$")
+
+
+def _lines(error: ValidationError) -> list[str]:
+    lines = []
+    for item in error.errors(include_url=False):
+        path = [part for part in item["loc"] if not _UNION_MEMBER.search(str(part))]
+        where = ".".join(str(part) for part in path)
+        last = str(path[-1]) if path else ""
+        if item["type"] == "extra_forbidden":
+            lines.append(f"{where}: unknown key{_suggest(item['loc'])}")
+        elif item["type"] == "missing":
+            lines.append(f"{where}: missing")
+        elif last in _NOT_YET:
+            lines.append(f"{where}: {_short(item['input'])}: {_NOT_YET[last]}")
+        else:
+            message = item["msg"].removeprefix("Value error, ")
+            lines.append(f"{where}: {_short(item['input'])} is not valid: {message}")
+    return list(dict.fromkeys(lines))
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _suggest(location: tuple[int | str, ...]) -> str:
+    """What may stand where the unknown key stands."""
+    model: Any = Config
+    for part in location[:-1]:
+        model = _step(model, part)
+        if model is None:
+            return ""
+    fields = [field.alias or name for name, field in model.model_fields.items()]
+    close = difflib.get_close_matches(str(location[-1]), fields, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return f"{hint or ';'} allowed here: {', '.join(fields)}"
+
+
+_INSIDE = {
+    ("Config", "adapters"): Recipe,
+    ("Config", "sweeps"): Sweep,
+    ("Config", "sources"): ReplaySource,
+}
+
+
+def _step(model: Any, part: int | str) -> Any:
+    if isinstance(model, tuple):  # inside a mapping or list: any part leads to its element
+        return model[0]
+    if part == "example" and model is ReplaySource:
+        return ExampleSource
+    if part == "replay" and model is ReplaySource:
+        return ReplaySource
+    inner = _INSIDE.get((model.__name__, part))
+    if inner is not None:
+        return (inner,)
+    field = model.model_fields.get(part)
+    annotation = field.annotation if field else None
+    return annotation if isinstance(annotation, type) and issubclass(annotation, Section) else None

@@ -1,0 +1,547 @@
+"""What the Snakefile knows: settings of every stage as spec files, and keys of finished products.
+
+Two ideas keep builds true:
+
+*Spec files.* Everything that decides a cheap stage's output (its settings and the meaning of its
+code) is written to `results/.work/specs/<stage>/<name>.json` while the Snakefile is read, and only
+if it changed. A spec is an input of its rule, so a changed setting is a changed file: nothing
+depends on what Snakemake remembers in `.snakemake`.
+
+*Keys.* Expensive products (shards, measured shards, adapters, evaluations) lie under a path that
+holds the hash of all they depend on. A key that needs the outcome of an earlier stage is asked for
+behind a checkpoint; when that outcome is what it was, so is the path, and nothing is done again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import shlex
+from pathlib import Path
+from typing import Any
+
+from snakemake.io import ancient
+
+from adaptermill.atomic import write_if_changed
+from adaptermill.config import Config, ExampleSource, load
+from adaptermill.errors import UserError
+from adaptermill.provenance import code_fingerprint, key
+
+RESULTS = Path("results")
+WORK = RESULTS / ".work"
+STORE = RESULTS / ".store"
+TRUSTED = "trusted"
+# Which settings of a recipe decide training itself; the others act through the fit set and plan.
+TRAINING_SETTINGS = (
+    "method",
+    "rank",
+    "alpha",
+    "dropout",
+    "lora_targets",
+    "learning_rate",
+    "batch_rows",
+    "beta",
+    "ce_on",
+    "seed",
+)
+NOT_FOR_SELECTION = {"init_from", *TRAINING_SETTINGS} - {"seed", "batch_rows", "beta"}
+# A published product whose key is not the wanted one gets this time: older than any input, yet not
+# 0, which Snakemake reads as "no file".
+LONG_AGO = 1
+
+
+class Pipeline:
+    """Paths, specs and keys of one configuration, for the rules to ask.
+
+    `checkpoints` is Snakemake's object of that name. `writes` is False in the processes that
+    Snakemake starts for single jobs: those must find the specs as they are.
+    """
+
+    def __init__(
+        self, settings: dict[str, Any], checkpoints: Any, repository: Path, *, writes: bool
+    ) -> None:
+        self.config: Config = load(settings)
+        self.checkpoints = checkpoints
+        self.repository = Path(repository)
+        self.sources = {source.name: source for source in self.config.sources}
+        self._fingerprints: dict[str, str] = {}
+        self._adapter_of_key: dict[str, str] = {}
+        if writes:
+            self._write_specs()
+            self._age_superseded()
+
+    # ---- code ----------------------------------------------------------------------------------
+
+    def script(self, name: str) -> Path:
+        return self.repository / "scripts" / f"{name}.py"
+
+    def code(self, script: str) -> str:
+        """The fingerprint of what `scripts/<script>.py` runs, with any versions asked for."""
+        if self.config.training.trust_code:
+            return TRUSTED
+        if script not in self._fingerprints:
+            self._fingerprints[script] = code_fingerprint(self.script(script))
+        return self._fingerprints[script]
+
+    def versions(self) -> dict[str, str]:
+        """Installed versions of the packages that `provenance.include_versions` names."""
+        found = {}
+        for package in self.config.provenance.include_versions:
+            try:
+                found[package] = importlib.metadata.version(package)
+            except importlib.metadata.PackageNotFoundError:
+                raise UserError(
+                    f"provenance.include_versions names {package!r}, which is not installed here"
+                ) from None
+        return found
+
+    # ---- specs ---------------------------------------------------------------------------------
+
+    def spec(self, stage: str, name: str) -> str:
+        return str(WORK / "specs" / stage / f"{name}.json")
+
+    def specs(self) -> dict[tuple[str, str], dict[str, Any]]:
+        """Every spec of this configuration: (stage, name) -> what is written to its file."""
+        config = self.config
+        specs: dict[tuple[str, str], dict[str, Any]] = {}
+
+        def add(stage: str, name: str, script: str, settings: dict[str, Any]) -> None:
+            specs[stage, name] = {
+                "stage": stage,
+                "name": name,
+                "settings": settings,
+                "code": self.code(script),
+            }
+
+        for name, source in self.sources.items():
+            if isinstance(source, ExampleSource):
+                drawn = {"episodes": source.episodes, "seed": source.seed}
+                add("example_source", name, "example_source", drawn)
+            add("scan", name, "scan", self._scan_settings(name))
+            add("ingest", name, "ingest", self._ingest_settings(name))
+        limit = config.ingest.max_quarantined
+        add("summarize_ingest", "all", "summarize_ingest", {"max_quarantined": limit})
+        add("base", "base", "resolve_base", self._base_settings())
+        add("measure", "all", "measure", {})
+        split = config.split.model_dump(exclude={"near_duplicates"})
+        add("split", "all", "split", {**split, "families": config.families})
+        heldout = {"side": "validation", "max_tokens": config.base.max_tokens}
+        add("heldout", "validation", "heldout", heldout)
+        for name in config.recipes:
+            add("fitset", name, "fitset", self._fitset_settings(name))
+            add("train", name, "train", {**self._train_settings(name), "versions": self.versions()})
+        add("evaluate", "all", "evaluate", self._evaluate_settings())
+        tables = {
+            "adapters": config.evaluated,
+            "families": config.seven(),
+            "bootstrap": config.evaluation.bootstrap,
+            "seed": config.evaluation.seed,
+            "weak_below": 5,
+        }
+        add("tables", "all", "tables", tables)
+        return specs
+
+    def _write_specs(self) -> None:
+        for (stage, name), spec in self.specs().items():
+            write_if_changed(self.spec(stage, name), json.dumps(spec, indent=1, sort_keys=True))
+
+    def _scan_settings(self, name: str) -> dict[str, Any]:
+        source = self.sources[name]
+        settings: dict[str, Any] = {
+            "source": name,
+            "format": "replay",
+            "paths": self.raw_paths(name),
+            "shard_mb": self.config.ingest.shard_mb,
+            "ingest_code": self.code("ingest"),
+            "ingest": self._ingest_settings(name),
+        }
+        if not isinstance(source, ExampleSource):
+            from adaptermill.rows.scan import stat_digest
+
+            settings["files"] = stat_digest(self.raw_paths(name), source.format)
+        return settings
+
+    def _ingest_settings(self, name: str) -> dict[str, Any]:
+        source = self.sources[name]
+        return {
+            "source": name,
+            "format": "replay",
+            "family": source.family,
+            "image": self.config.ingest.image.model_dump(),
+        }
+
+    def _base_settings(self) -> dict[str, Any]:
+        base = self.config.base
+        settings: dict[str, Any] = {"model": base.model, "revision": base.revision}
+        folder = self.base_folder()
+        if base.model == "example":
+            settings["example"] = Path(folder).name
+        elif Path(base.model).is_dir():
+            # An edit inside the folder must be noticed: Snakemake looks at no file in a folder.
+            settings["files"] = [
+                [entry.name, entry.stat().st_size, entry.stat().st_mtime_ns]
+                for entry in sorted(os.scandir(base.model), key=lambda entry: entry.name)
+                if entry.is_file()
+            ]
+        return settings
+
+    def _fitset_settings(self, name: str) -> dict[str, Any]:
+        recipe = self.config.recipes[name]
+        settings = {
+            "adapter": name,
+            "recipe": recipe.model_dump(exclude=NOT_FOR_SELECTION),
+            "max_tokens": self.config.base.max_tokens,
+            "families_all": self.config.seven(),
+            "own_families": self.config.own_families(name),
+            "anchor_families": self.config.anchor_families(name),
+        }
+        if recipe.episode_ids is not None:
+            try:
+                listed = Path(recipe.episode_ids).read_text(encoding="utf-8")
+            except OSError as error:
+                raise UserError(
+                    f"adapters.{name}.episode_ids: {recipe.episode_ids} cannot be read "
+                    f"({error.strerror}); it names one source per line"
+                ) from None
+            settings["listed"] = key(lines=sorted(set(listed.split())))
+        return settings
+
+    def _train_settings(self, name: str) -> dict[str, Any]:
+        recipe = self.config.recipes[name].model_dump(include=set(TRAINING_SETTINGS))
+        return {**recipe, "init_from": self.config.recipes[name].init_from}
+
+    def _evaluate_settings(self) -> dict[str, Any]:
+        return self.config.evaluation.model_dump(include={"generate", "max_new_tokens"})
+
+    # ---- sources and shards --------------------------------------------------------------------
+
+    def raw_paths(self, name: str) -> list[str]:
+        source = self.sources[name]
+        if isinstance(source, ExampleSource):
+            return [str(RESULTS / "example" / "sources" / name)]
+        return source.paths
+
+    def manifest(self, name: str) -> str:
+        """The source's manifest; behind its checkpoint."""
+        return self.checkpoints.scan.get(source=name).output.manifest
+
+    def shards(self, name: str) -> list[str]:
+        with open(self.manifest(name), encoding="utf-8") as handle:
+            return [shard["name"] for shard in json.load(handle)["shards"]]
+
+    def shard_files(self, name: str, kind: str) -> list[str]:
+        """All of a source's `shards`, `images` or `quarantine` files."""
+        return [f"results/ingest/{name}/{kind}/{shard}.parquet" for shard in self.shards(name)]
+
+    def all_shard_files(self, *kinds: str) -> list[str]:
+        return [
+            path for name in self.sources for kind in kinds for path in self.shard_files(name, kind)
+        ]
+
+    def ingest_folders(self) -> list[str]:
+        return [f"results/ingest/{name}" for name in self.sources]
+
+    def data_arguments(self) -> str:
+        return " ".join(f"--data {folder}" for folder in self.ingest_folders())
+
+    def drawn(self, name: str) -> list[str]:
+        """What must be drawn before the source can be scanned: nothing, unless it is an example."""
+        example = isinstance(self.sources[name], ExampleSource)
+        return [f"results/example/{name}.json"] if example else []
+
+    # ---- base and measures ---------------------------------------------------------------------
+
+    def base_folder(self) -> str:
+        """Where the example base is built (its key needs no earlier stage); else as configured."""
+        base = self.config.base
+        if base.model != "example":
+            return base.model
+        made = {"code": self.code("example_base"), "settings": base.example.model_dump()}
+        return str(STORE / "bases" / key(**made))
+
+    def example_base_folder(self) -> list[str]:
+        return [self.base_folder()] if self.config.base.model == "example" else []
+
+    def example_base_arguments(self) -> str:
+        example = self.config.base.example
+        steps = "" if example.steps is None else f" --steps {example.steps}"
+        return f"--seed {example.seed}{steps}"
+
+    def base_arguments(self) -> str:
+        base = self.config.base
+        arguments = f"--model {shlex.quote(base.model)}"
+        if base.revision is not None:
+            arguments += f" --revision {shlex.quote(base.revision)}"
+        if base.model == "example":
+            arguments += f" --folder {self.base_folder()}"
+        return arguments
+
+    def base(self) -> dict[str, Any]:
+        """The resolved base; behind its checkpoint."""
+        with open(self.checkpoints.base.get().output.base, encoding="utf-8") as handle:
+            return json.load(handle)
+
+    def measures(self) -> list[str]:
+        """The measured shards of all sources under this base's processor and this code."""
+        folder = self.base()["processor_hash"][:12] + "-" + self.code("measure")[:12]
+        return [
+            str(STORE / "measures" / folder / f"{name}__{shard}.parquet")
+            for name in self.sources
+            for shard in self.shards(name)
+        ]
+
+    # ---- adapters ------------------------------------------------------------------------------
+
+    def fitset_hashes(self, name: str) -> dict[str, str]:
+        composition = self.checkpoints.fitset.get(adapter=name).output.composition
+        with open(composition, encoding="utf-8") as handle:
+            return json.load(handle)["hashes"]
+
+    def _adapter_key(self, name: str, hashes: Any, base_identity: str) -> str | None:
+        """The key by content; None while something it depends on is not known yet."""
+        found = hashes(name)
+        if found is None:
+            return None
+        parent = self.config.parent(name)
+        settings = self._train_settings(name)
+        start = settings.pop("init_from")
+        if parent is not None:
+            above = self._adapter_key(parent, hashes, base_identity)
+            if above is None:
+                return None
+            start = {"adapter": above}
+        elif start is not None:
+            start = {"folder": _folder_hash(start)}
+        return key(
+            base=base_identity,
+            fitset=found["fitset"],
+            plan=found["plan"],
+            recipe=settings,
+            init_from=start,
+            code=self.code("train"),
+            versions=self.versions(),
+        )
+
+    def adapter_key(self, name: str) -> str:
+        """The key that adapter `name` has now; behind every checkpoint above it.
+
+        All checkpoints are asked before any answer is used: a job planned below an unfinished
+        checkpoint is only weighed again when one of those it asked ends.
+        """
+        self.all_shard_files("shards")
+        identity = self.base()["identity"]
+        found = self._adapter_key(name, self.fitset_hashes, identity)
+        assert found is not None
+        self._adapter_of_key[found] = name
+        return found
+
+    def adapter_named_by(self, wanted: str) -> str:
+        """The adapter whose key is `wanted` (two adapters with one key are one training)."""
+        if wanted not in self._adapter_of_key:
+            for name in self.config.recipes:
+                if self._key_on_disk(name) == wanted:
+                    self._adapter_of_key[wanted] = name
+                    break
+            else:
+                raise UserError(
+                    f"{STORE}/adapters/{wanted} belongs to no adapter of this configuration; "
+                    "ask for results/adapters/<name> instead"
+                )
+        return self._adapter_of_key[wanted]
+
+    def stored_adapter(self, name: str) -> str:
+        return str(STORE / "adapters" / self.adapter_key(name))
+
+    def train_inputs(self, wanted: str) -> dict[str, Any]:
+        """What training the adapter of that key reads."""
+        name = self.adapter_named_by(wanted)
+        if self.adapter_key(name) != wanted:
+            raise UserError(f"{wanted} is not the key that {name} has now")
+        # The set of inputs stays the same however many shards and sources there are: Snakemake runs
+        # a job again when its set of inputs changes. The summary stands for the shards.
+        inputs = {
+            "fitset": ancient(f"results/fitsets/{name}/fitset.parquet"),
+            "plan": ancient(f"results/fitsets/{name}/plan.parquet"),
+            "base": ancient("results/base/base.json"),
+            "ingested": ancient("results/ingest/summary.json"),
+        }
+        if (parent := self.config.parent(name)) is not None:
+            inputs["parent"] = ancient(self.stored_adapter(parent))
+        return inputs
+
+    def publish_marks(self, name: str) -> list[str]:
+        """Files whose change means that another key may be wanted for `name`."""
+        marks = ["results/base/base.json"]
+        for above in self.config.lineage(name):
+            marks += [f"results/fitsets/{above}/composition.json", self.spec("train", above)]
+        return marks
+
+    def train_spec(self, wanted: str) -> str:
+        return self.spec("train", self.adapter_named_by(wanted))
+
+    def start_argument(self, wanted: str) -> str:
+        """`--parent FOLDER` for an adapter that is branched from another."""
+        folder = self.parent_folder(self.adapter_named_by(wanted))
+        return "" if folder is None else f"--parent {shlex.quote(folder)}"
+
+    def launch(self, threads: int) -> str:
+        """The command that starts the training processes; the job's threads are shared out."""
+        processes = self.config.training.processes
+        each = max(1, threads // processes)
+        return f"OMP_NUM_THREADS={each} torchrun --standalone --nproc-per-node {processes}"
+
+    def saving_arguments(self) -> str:
+        training = self.config.training
+        keep = " --keep-curve" if training.keep_curve else ""
+        return f"--save-every {training.save_every} --save-minutes {training.save_minutes}{keep}"
+
+    def parent_folder(self, name: str) -> str | None:
+        """The finished adapter that training starts from: stored, or a folder outside."""
+        if self.config.parent(name) is not None:
+            return self.stored_adapter(self.config.parent(name))
+        return self.config.recipes[name].init_from
+
+    # ---- evaluations ---------------------------------------------------------------------------
+
+    def heldout_digest(self) -> str:
+        with open(self.checkpoints.heldout.get().output.summary, encoding="utf-8") as handle:
+            return json.load(handle)["digest"]
+
+    def _evaluation_key(self, subject: str, digest: str) -> str:
+        return key(
+            subject=subject,
+            heldout=digest,
+            settings=self._evaluate_settings(),
+            code=self.code("evaluate"),
+            versions=self.versions(),
+        )
+
+    def evaluation_key(self, name: str) -> str:
+        """The key of the evaluation of `name` (or `base`); behind every checkpoint above it."""
+        subject = self.base()["identity"] if name == "base" else self.adapter_key(name)
+        self.all_shard_files("shards")
+        found = self._evaluation_key(subject, self.heldout_digest())
+        self._adapter_of_key[found] = name
+        return found
+
+    def stored_evaluation(self, name: str) -> str:
+        return str(STORE / "evaluations" / f"{self.evaluation_key(name)}.parquet")
+
+    def evaluated_by(self, wanted: str) -> str:
+        """The adapter (or `base`) whose evaluation has the key `wanted`."""
+        if wanted not in self._adapter_of_key:
+            for name in ["base", *self.config.recipes]:
+                if self._evaluation_key_on_disk(name) == wanted:
+                    self._adapter_of_key[wanted] = name
+                    break
+            else:
+                raise UserError(
+                    f"{STORE}/evaluations/{wanted}.parquet belongs to no adapter of this "
+                    "configuration; ask for results/evaluation/<name>.parquet instead"
+                )
+        return self._adapter_of_key[wanted]
+
+    def evaluate_inputs(self, wanted: str) -> dict[str, Any]:
+        name = self.evaluated_by(wanted)
+        if self.evaluation_key(name) != wanted:
+            raise UserError(f"{wanted} is not the key that the evaluation of {name} has now")
+        inputs = {
+            "heldout": ancient("results/splits/heldout.parquet"),
+            "base": ancient("results/base/base.json"),
+            "ingested": ancient("results/ingest/summary.json"),
+        }
+        if name != "base":
+            inputs["adapter"] = ancient(self.stored_adapter(name))
+        return inputs
+
+    def subject_arguments(self, wanted: str) -> str:
+        """What is evaluated under that key: `--adapter FOLDER`, or the base alone."""
+        name = self.evaluated_by(wanted)
+        folder = "" if name == "base" else f" --adapter {shlex.quote(self.stored_adapter(name))}"
+        return f"--name {name} --key {wanted}{folder}"
+
+    def evaluation_marks(self, name: str) -> list[str]:
+        """Files whose change means that another evaluation may be wanted for `name`."""
+        marks = ["results/splits/heldout.json", self.spec("evaluate", "all")]
+        return marks + (["results/base/base.json"] if name == "base" else self.publish_marks(name))
+
+    def evaluations(self) -> list[str]:
+        """The published evaluations that the tables are made of, the base first."""
+        return [f"results/evaluation/{name}.parquet" for name in ["base", *self.config.evaluated]]
+
+    # ---- what is on disk -----------------------------------------------------------------------
+
+    def _key_on_disk(self, name: str) -> str | None:
+        """The key `name` has by the fit sets and base that lie there now, else None."""
+        base = _read_json(RESULTS / "base" / "base.json")
+
+        def hashes(adapter: str) -> dict[str, str] | None:
+            composition = _read_json(RESULTS / "fitsets" / adapter / "composition.json")
+            return composition and composition["hashes"]
+
+        return base and self._adapter_key(name, hashes, base["identity"])
+
+    def _evaluation_key_on_disk(self, name: str) -> str | None:
+        base = _read_json(RESULTS / "base" / "base.json")
+        heldout = _read_json(RESULTS / "splits" / "heldout.json")
+        if not base or not heldout:
+            return None
+        subject = base["identity"] if name == "base" else self._key_on_disk(name)
+        return subject and self._evaluation_key(subject, heldout["digest"])
+
+    def _age_superseded(self) -> None:
+        """Makes published products of another key look old, so that they are published anew.
+
+        File times alone would miss a setting changed and changed back, or a copied folder.
+        """
+        resolved = RESULTS / "base" / "base.json"
+        if self.config.base.model == "example" and not Path(self.base_folder()).is_dir():
+            _age(resolved)  # a missing folder alone would trigger nothing
+        for name in self.config.recipes:
+            folder = RESULTS / "adapters" / name
+            published = _read_json(folder / "training.json")
+            wanted = self._key_on_disk(name)
+            if published and wanted and published.get("key") != wanted:
+                _age(folder)
+        for name in ["base", *self.config.recipes]:
+            mark = WORK / "published" / f"{name}.key"
+            wanted = self._evaluation_key_on_disk(name)
+            if mark.is_file() and wanted and mark.read_text().strip() != wanted:
+                _age(mark)
+
+    # ---- resources -----------------------------------------------------------------------------
+
+    def resources(self, rule: str, **defaults: Any) -> dict[str, Any]:
+        """What `resources.<rule>` of the configuration asks for, over the rule's own defaults."""
+        asked = dict(self.config.resources.get(rule, {}))
+        asked.pop("threads", None)
+        return {**defaults, **asked}
+
+    def threads(self, rule: str, default: int) -> int:
+        return int(self.config.resources.get(rule, {}).get("threads", default))
+
+
+def _age(path: Path) -> None:
+    for mark in (path, path / ".snakemake_timestamp"):
+        if mark.exists():
+            os.utime(mark, (LONG_AGO, LONG_AGO))
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, json.JSONDecodeError):
+        return None
+
+
+def _folder_hash(folder: str) -> str:
+    """The content of an adapter folder outside the pipeline."""
+    parts = {}
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        path = Path(folder, name)
+        if not path.is_file():
+            raise UserError(f"init_from: {folder} has no {name}; it must be a saved PEFT adapter")
+        parts[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return key(**parts)

@@ -1,0 +1,40 @@
+# The shipped example: episodes that the pipeline draws, and a tiny base that it trains.
+
+
+rule example_source:
+    input:
+        spec="results/.work/specs/example_source/{source}.json",
+    output:
+        done="results/example/{source}.json",
+    log:
+        "results/logs/example_source/{source}.log",
+    conda:
+        "../envs/data.yaml"
+    threads: pipeline.threads("example_source", 2)
+    resources:
+        **pipeline.resources("example_source"),
+    params:
+        folder=lambda wildcards: pipeline.raw_paths(wildcards.source)[0],
+    message:
+        "Drawing the example episodes of source {wildcards.source}"
+    shell:
+        "python {SCRIPTS}/example_source.py --spec {input.spec} --output {params.folder}"
+        " --jobs {threads} --summary {output.done} 2>&1 | tee {log}"
+
+
+rule example_base:
+    output:
+        folder=directory("results/.store/bases/{key}"),
+    log:
+        "results/logs/example_base/{key}.log",
+    conda:
+        "../envs/train.yaml"
+    threads: pipeline.threads("example_base", 2)
+    resources:
+        **pipeline.resources("example_base"),
+    params:
+        settings=pipeline.example_base_arguments(),
+    message:
+        "Training the tiny example base (a minute or two)"
+    shell:
+        "python {SCRIPTS}/example_base.py {params.settings} --output {output.folder} 2>&1 | tee {log}"

@@ -1,0 +1,26 @@
+# The table of examples that one adapter is trained on, and the order in which it sees them.
+
+
+checkpoint fitset:
+    input:
+        spec="results/.work/specs/fitset/{adapter}.json",
+        rows="results/splits/rows.parquet",
+        measures="results/base/measures.parquet",
+    output:
+        fitset="results/fitsets/{adapter}/fitset.parquet",
+        dropped="results/fitsets/{adapter}/dropped.parquet",
+        plan="results/fitsets/{adapter}/plan.parquet",
+        composition="results/fitsets/{adapter}/composition.json",
+    log:
+        "results/logs/fitset/{adapter}.log",
+    conda:
+        "../envs/data.yaml"
+    resources:
+        **pipeline.resources("fitset"),
+    params:
+        folder="results/fitsets/{adapter}",
+    message:
+        "Choosing what {wildcards.adapter} is trained on"
+    shell:
+        "python {SCRIPTS}/fitset.py --spec {input.spec} --rows {input.rows}"
+        " --measures {input.measures} --output-folder {params.folder} 2>&1 | tee {log}"

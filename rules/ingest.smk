@@ -1,0 +1,87 @@
+# Raw files -> Parquet shards. The scan finds the shards; each shard is a job of its own.
+
+
+checkpoint scan:
+    input:
+        spec="results/.work/specs/scan/{source}.json",
+        drawn=lambda wildcards: pipeline.drawn(wildcards.source),
+    output:
+        manifest="results/.work/ingest/{source}/manifest.json",
+    log:
+        "results/logs/scan/{source}.log",
+    conda:
+        "../envs/data.yaml"
+    resources:
+        **pipeline.resources("scan"),
+    params:
+        cache="results/.work/ingest/{source}/hashes",
+    message:
+        "Looking for new and changed episodes of source {wildcards.source}"
+    shell:
+        "python {SCRIPTS}/scan.py --spec {input.spec} --cache {params.cache}"
+        " --output {output.manifest} 2>&1 | tee {log}"
+
+
+rule ingest:
+    input:
+        spec=ancient("results/.work/specs/ingest/{source}.json"),
+        manifest=ancient("results/.work/ingest/{source}/manifest.json"),
+    output:
+        rows="results/ingest/{source}/shards/{shard}.parquet",
+        images="results/ingest/{source}/images/{shard}.parquet",
+        quarantine="results/ingest/{source}/quarantine/{shard}.parquet",
+    log:
+        "results/logs/ingest/{source}/{shard}.log",
+    conda:
+        "../envs/data.yaml"
+    resources:
+        **pipeline.resources("ingest"),
+    message:
+        "Ingesting shard {wildcards.shard} of source {wildcards.source}"
+    shell:
+        "python {SCRIPTS}/ingest.py --spec {input.spec} --manifest {input.manifest}"
+        " --shard {wildcards.shard} --rows {output.rows} --images {output.images}"
+        " --quarantine {output.quarantine} 2>&1 | tee {log}"
+
+
+rule summarize_ingest:
+    input:
+        spec="results/.work/specs/summarize_ingest/all.json",
+        manifest="results/.work/ingest/{source}/manifest.json",
+        rows=lambda wildcards: pipeline.shard_files(wildcards.source, "shards"),
+        images=lambda wildcards: pipeline.shard_files(wildcards.source, "images"),
+        quarantine=lambda wildcards: pipeline.shard_files(wildcards.source, "quarantine"),
+    output:
+        summary="results/ingest/{source}/summary.json",
+        quarantine="results/ingest/{source}/quarantine.parquet",
+    log:
+        "results/logs/summarize_ingest/{source}.log",
+    conda:
+        "../envs/data.yaml"
+    resources:
+        **pipeline.resources("summarize_ingest"),
+    params:
+        folder="results/ingest/{source}",
+    message:
+        "Adding up what came in from source {wildcards.source}"
+    shell:
+        "python {SCRIPTS}/summarize_ingest.py --spec {input.spec} --manifest {input.manifest}"
+        " --folder {params.folder} 2>&1 | tee {log}"
+
+
+rule combine_ingest:
+    input:
+        summaries=expand("results/ingest/{source}/summary.json", source=pipeline.sources),
+    output:
+        summary="results/ingest/summary.json",
+    log:
+        "results/logs/combine_ingest/all.log",
+    conda:
+        "../envs/data.yaml"
+    resources:
+        **pipeline.resources("combine_ingest"),
+    message:
+        "Adding up what came in from all sources"
+    shell:
+        "python {SCRIPTS}/summarize_ingest.py --combine {input.summaries}"
+        " --output {output.summary} 2>&1 | tee {log}"

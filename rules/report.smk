@@ -1,0 +1,56 @@
+# What people read: tables and cards.
+
+
+rule tables:
+    input:
+        spec="results/.work/specs/tables/all.json",
+        evaluations=pipeline.evaluations(),
+        adapters=expand("results/adapters/{adapter}", adapter=pipeline.config.recipes),
+        compositions=expand(
+            "results/fitsets/{adapter}/composition.json", adapter=pipeline.config.recipes
+        ),
+        episodes="results/splits/episodes.parquet",
+        leaks="results/splits/leaks.json",
+        ingest="results/ingest/summary.json",
+    output:
+        expand(
+            "results/tables/{table}.{kind}",
+            table=["evaluation", "comparison", "fitsets", "training", "splits", "quarantine"],
+            kind=["csv", "parquet", "md"],
+        ),
+    log:
+        "results/logs/tables/all.log",
+    conda:
+        "../envs/report.yaml"
+    resources:
+        **pipeline.resources("tables"),
+    params:
+        folder="results/tables",
+    message:
+        "Making the tables"
+    shell:
+        "python {SCRIPTS}/tables.py --spec {input.spec} --evaluations {input.evaluations}"
+        " --fitsets {input.compositions} --training {input.adapters}"
+        " --episodes {input.episodes} --leaks {input.leaks} --ingest-summary {input.ingest}"
+        " --output-folder {params.folder} 2>&1 | tee {log}"
+
+
+rule card:
+    input:
+        spec="results/.work/specs/tables/all.json",
+        adapter="results/adapters/{adapter}",
+        base="results/evaluation/base.parquet",
+        evaluation="results/evaluation/{adapter}.parquet",
+    output:
+        card="results/cards/{adapter}.md",
+    log:
+        "results/logs/card/{adapter}.log",
+    conda:
+        "../envs/report.yaml"
+    resources:
+        **pipeline.resources("card"),
+    message:
+        "Writing the card of {wildcards.adapter}"
+    shell:
+        "python {SCRIPTS}/card.py --spec {input.spec} --adapter {input.adapter}"
+        " --evaluations {input.base} {input.evaluation} --output {output.card} 2>&1 | tee {log}"

@@ -1,0 +1,111 @@
+# What is held out, and how long every row is in the base's tokens.
+
+
+rule split:
+    input:
+        spec="results/.work/specs/split/all.json",
+        summaries=expand("results/ingest/{source}/summary.json", source=pipeline.sources),
+    output:
+        episodes="results/splits/episodes.parquet",
+        rows="results/splits/rows.parquet",
+        leaks="results/splits/leaks.json",
+    log:
+        "results/logs/split/all.log",
+    conda:
+        "../envs/data.yaml"
+    resources:
+        **pipeline.resources("split"),
+    params:
+        data=pipeline.data_arguments(),
+        # A failed job's outputs are deleted, and the leaks are what a person needs then.
+        kept="results/logs/split/leaks.json",
+    message:
+        "Splitting the episodes and looking for leaks"
+    shell:
+        "python {SCRIPTS}/split.py --spec {input.spec} {params.data}"
+        " --episodes {output.episodes} --rows {output.rows} --leaks {output.leaks}"
+        " --report-copy {params.kept} 2>&1 | tee {log}"
+
+
+checkpoint base:
+    input:
+        spec="results/.work/specs/base/base.json",
+        example=pipeline.example_base_folder(),
+    output:
+        base="results/base/base.json",
+    log:
+        "results/logs/base/base.log",
+    conda:
+        "../envs/train.yaml"
+    resources:
+        **pipeline.resources("base"),
+    params:
+        # Hashes of the base's files, kept so that an unchanged base is not read again.
+        cache="results/.work/base/hashes.json",
+        model=pipeline.base_arguments(),
+    message:
+        "Resolving the base model"
+    shell:
+        "python {SCRIPTS}/resolve_base.py {params.model} --hash-cache {params.cache}"
+        " --output {output.base} 2>&1 | tee {log}"
+
+
+rule measure:
+    input:
+        rows=ancient("results/ingest/{source}/shards/{shard}.parquet"),
+        images=ancient("results/ingest/{source}/images/{shard}.parquet"),
+        base=ancient("results/base/base.json"),
+    output:
+        measures="results/.store/measures/{measured}/{source}__{shard}.parquet",
+    log:
+        "results/logs/measure/{measured}/{source}__{shard}.log",
+    conda:
+        "../envs/train.yaml"
+    resources:
+        **pipeline.resources("measure"),
+    message:
+        "Measuring shard {wildcards.shard} of source {wildcards.source} in the base's tokens"
+    shell:
+        "python {SCRIPTS}/measure.py --rows {input.rows} --images {input.images}"
+        " --base {input.base} --output {output.measures} 2>&1 | tee {log}"
+
+
+rule merge_measures:
+    input:
+        lambda wildcards: pipeline.measures(),
+    output:
+        measures="results/base/measures.parquet",
+        summary="results/base/measures.json",
+    log:
+        "results/logs/merge_measures/all.log",
+    conda:
+        "../envs/data.yaml"
+    resources:
+        **pipeline.resources("merge_measures"),
+    message:
+        "Adding up the measured rows"
+    shell:
+        "python {SCRIPTS}/merge_measures.py --inputs {input} --output {output.measures}"
+        " --summary {output.summary} 2>&1 | tee {log}"
+
+
+checkpoint heldout:
+    input:
+        spec="results/.work/specs/heldout/validation.json",
+        rows="results/splits/rows.parquet",
+        measures="results/base/measures.parquet",
+    output:
+        heldout="results/splits/heldout.parquet",
+        summary="results/splits/heldout.json",
+    log:
+        "results/logs/heldout/validation.log",
+    conda:
+        "../envs/data.yaml"
+    resources:
+        **pipeline.resources("heldout"),
+    message:
+        "Listing the held-out rows"
+    shell:
+        "python {SCRIPTS}/heldout.py --spec {input.spec} --rows {input.rows}"
+        " --measures {input.measures} --output {output.heldout}"
+        " --summary {output.summary} 2>&1 | tee {log}"

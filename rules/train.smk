@@ -1,0 +1,48 @@
+# One torchrun job per adapter. What it depends on is in its key; everything that is an input here
+# is `ancient`, since a file's time says nothing about what is in it.
+
+
+rule train:
+    input:
+        unpack(lambda wildcards: pipeline.train_inputs(wildcards.key)),
+    output:
+        folder=directory("results/.store/adapters/{key}"),
+    log:
+        "results/logs/train/{key}.log",
+    conda:
+        "../envs/train.yaml"
+    threads: pipeline.threads("train", 2)
+    resources:
+        **pipeline.resources("train"),
+    # Functions of `resources` are left out when Snakemake compares parameters: none of these
+    # changes a result.
+    params:
+        adapter=lambda wildcards, resources: pipeline.adapter_named_by(wildcards.key),
+        spec=lambda wildcards, resources: pipeline.train_spec(wildcards.key),
+        start=lambda wildcards, resources: pipeline.start_argument(wildcards.key),
+        launch=lambda wildcards, threads, resources: pipeline.launch(threads),
+        data=lambda wildcards, resources: pipeline.data_arguments(),
+        saving=lambda wildcards, resources: pipeline.saving_arguments(),
+        state="results/.work/training/{key}",
+    message:
+        "Training adapter {params.adapter}"
+    shell:
+        "{params.launch} {SCRIPTS}/train.py --spec {params.spec} --key {wildcards.key}"
+        " --base {input.base} --fitset {input.fitset} --plan {input.plan} {params.data}"
+        " {params.start} {params.saving} --state {params.state} --output {output.folder}"
+        " 2>&1 | tee {log}"
+
+
+rule publish_adapter:
+    input:
+        stored=lambda wildcards: pipeline.stored_adapter(wildcards.adapter),
+        marks=lambda wildcards: pipeline.publish_marks(wildcards.adapter),
+    output:
+        folder=directory("results/adapters/{adapter}"),
+    log:
+        "results/logs/publish_adapter/{adapter}.log",
+    message:
+        "Publishing adapter {wildcards.adapter}"
+    shell:
+        "python {SCRIPTS}/publish.py adapter --stored {input.stored} --name {wildcards.adapter}"
+        " --output {output.folder} 2>&1 | tee {log}"

@@ -1,0 +1,92 @@
+"""The configuration refuses what is wrong, says where, and means the same however it is spelled."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from adaptermill.config import load, schema
+from adaptermill.errors import UserError
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+SMALL = {
+    "sources": [{"name": "example", "format": "example"}],
+    "adapters": {"pooled": {"beta": 0}, "drag": {"families": ["Drag & gesture"]}},
+}
+
+
+def shipped() -> dict:
+    return yaml.safe_load((REPOSITORY / "config.yaml").read_text(encoding="utf-8"))
+
+
+def test_shipped_configuration_is_valid_and_names_the_adapters_that_users_train():
+    config = load(shipped())
+    assert {"pooled", "drag", "io", "select", "rest", "reasoning"} <= set(config.recipes)
+    assert config.anchor_families("drag") == [f for f in config.seven() if f != "Drag & gesture"]
+    assert config.anchor_families("pooled") == []
+
+
+def test_every_key_of_the_shipped_configuration_has_prose_above_it():
+    above = ""
+    for line in (REPOSITORY / "config.yaml").read_text(encoding="utf-8").splitlines():
+        if line and line[0].isalpha():
+            assert above.startswith("#"), f"no comment above {line!r}"
+        above = line
+
+
+def test_committed_schema_is_the_generated_one():
+    committed = json.loads((REPOSITORY / "docs" / "config.schema.json").read_text("utf-8"))
+    assert committed == json.loads(json.dumps(schema())), "run `make schema`"
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"spilt": {}}, ["spilt: unknown key", "did you mean 'split'"]),
+        ({"adapters": {"drag": {"rnak": 4}}}, ["adapters.drag.rnak: unknown key", "'rank'"]),
+        ({"adapters": {"drag": {"rank": 0}}}, ["adapters.drag.rank: 0", "greater than or equal"]),
+        ({"adapters": {"drag": {"lora_targets": "q"}}}, ["'attn_mlp', 'attn_qv' or 'attn_all'"]),
+        ({"adapters": {"base": {}}}, ["adapters.base", "none of base, all"]),
+        ({"adapters": {"Drag": {}}}, ["adapters.Drag", "a-z, 0-9 and _"]),
+        ({"adapters": {"a": {"init_from": "b"}, "b": {"init_from": "a"}}}, ["a -> b -> a"]),
+        ({"adapters": {"a": {}, "b": {"init_from": "a", "rank": 4}}}, ["rank is 4 here and 16"]),
+        ({"adapters": {"a": {"init_from": "nowhere"}}}, ["'nowhere' is neither"]),
+        ({"adapters": {"a": {"sources": ["x"]}}}, ["no source 'x'; there are example"]),
+        ({"sweeps": {"s": {"from": "x", "grid": {"rank": [1]}}}}, ["no adapter 'x'"]),
+        ({"sweeps": {"s": {"from": "drag", "grid": {"rank": [0]}}}}, ["s_rank_0", "greater than"]),
+        ({"split": {"validation_fraction": True}}, ["true is not a number"]),
+        ({"sources": [{"name": "x", "format": "replay"}]}, ["sources.0.path: missing"]),
+        ({"sources": [{"name": "x", "format": "xml"}]}, ["'replay', 'example'"]),
+        ({"sources": []}, ["sources"]),
+        ({"evaluation": {"adapters": ["nobody"]}}, ["no adapter 'nobody'; there are pooled, drag"]),
+        ({"recipe": {"epochs": float("nan")}}, ["recipe.epochs"]),
+    ],
+)
+def test_wrong_values_are_refused_with_path_value_and_what_is_allowed(change, expected):
+    with pytest.raises(UserError) as refused:
+        load({**SMALL, **change})
+    for text in expected:
+        assert text in str(refused.value)
+
+
+def test_sweeps_make_one_adapter_per_point():
+    grid = {"fraction": [0.1, 0.25], "seed": [0, 1]}
+    config = load({**SMALL, "sweeps": {"scale": {"from": "drag", "grid": grid}}})
+    point = config.recipes["scale_fraction_0_25_seed_1"]
+    assert (point.fraction, point.seed, point.families) == (0.25, 1, ["Drag & gesture"])
+    assert len(config.recipes) == 2 + 4
+
+
+def test_an_adapter_overrides_single_keys_of_nested_settings():
+    config = load(
+        {**SMALL, "recipe": {"dedup": {"key": "target"}}, "adapters": {"a": {"dedup": {"cap": 3}}}}
+    )
+    assert (config.recipes["a"].dedup.key, config.recipes["a"].dedup.cap) == ("target", 3)
+
+
+def test_renamed_families_count_among_the_seven():
+    renamed = {"Typing": ["Text entry", "Form transaction"]}
+    config = load({**SMALL, "families": renamed})
+    assert "Typing" in config.anchor_families("drag")
+    assert "Text entry" not in config.seven() and len(config.seven()) == 6
