@@ -16,8 +16,6 @@
 #     .work/specs/<stage>/<name>.json                               settings and code, as inputs
 #
 # `adaptermill/pipeline.py` says how specs and keys keep a build true.
-import os
-import sys
 from pathlib import Path
 
 from snakemake.settings.types import ExecMode
@@ -29,10 +27,6 @@ if Path("config.yaml").exists():
     configfile: "config.yaml"
 
 
-# Jobs run with the Python that runs Snakemake, also when its environment is not activated.
-os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-
-SCRIPTS = Path(workflow.basedir, "scripts")
 pipeline = Pipeline(
     config,
     checkpoints,

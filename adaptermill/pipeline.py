@@ -19,6 +19,7 @@ import importlib.metadata
 import json
 import os
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,10 @@ class Pipeline:
         self.sources = {source.name: source for source in self.config.sources}
         self._fingerprints: dict[str, str] = {}
         self._adapter_of_key: dict[str, str] = {}
+        # Jobs find the scripts, and run with the Python that runs Snakemake, also when its
+        # environment is not activated.
+        os.environ["SCRIPTS"] = str(self.repository / "scripts")
+        os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         if writes:
             self._write_specs()
             self._age_superseded()

@@ -22,7 +22,7 @@ rule evaluate:
     message:
         "Evaluating {params.adapter} on the held-out rows"
     shell:
-        "OMP_NUM_THREADS={threads} python {SCRIPTS}/evaluate.py --spec {params.spec}"
+        'OMP_NUM_THREADS={threads} python "$SCRIPTS/evaluate.py" --spec {params.spec}'
         " --base {input.base} {params.subject} --heldout {input.heldout} {params.data}"
         " --state {params.state} --output {output.rows} 2>&1 | tee {log}"
 
@@ -36,8 +36,10 @@ rule publish_evaluation:
         key="results/.work/published/{adapter}.key",
     log:
         "results/logs/publish_evaluation/{adapter}.log",
+    conda:
+        "../envs/data.yaml"
     message:
         "Publishing the evaluation of {wildcards.adapter}"
     shell:
-        "python {SCRIPTS}/publish.py evaluation --stored {input.stored} --name {wildcards.adapter}"
+        'python "$SCRIPTS/publish.py" evaluation --stored {input.stored} --name {wildcards.adapter}'
         " --output {output.rows} --key-file {output.key} 2>&1 | tee {log}"

@@ -18,7 +18,7 @@ rule example_source:
     message:
         "Drawing the example episodes of source {wildcards.source}"
     shell:
-        "python {SCRIPTS}/example_source.py --spec {input.spec} --output {params.folder}"
+        'python "$SCRIPTS/example_source.py" --spec {input.spec} --output {params.folder}'
         " --jobs {threads} --summary {output.done} 2>&1 | tee {log}"
 
 
@@ -37,4 +37,4 @@ rule example_base:
     message:
         "Training the tiny example base (a minute or two)"
     shell:
-        "python {SCRIPTS}/example_base.py {params.settings} --output {output.folder} 2>&1 | tee {log}"
+        'python "$SCRIPTS/example_base.py" {params.settings} --output {output.folder} 2>&1 | tee {log}'

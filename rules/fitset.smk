@@ -18,9 +18,9 @@ checkpoint fitset:
     resources:
         **pipeline.resources("fitset"),
     params:
-        folder="results/fitsets/{adapter}",
+        folder=lambda wildcards, output: Path(output.fitset).parent,
     message:
         "Choosing what {wildcards.adapter} is trained on"
     shell:
-        "python {SCRIPTS}/fitset.py --spec {input.spec} --rows {input.rows}"
+        'python "$SCRIPTS/fitset.py" --spec {input.spec} --rows {input.rows}'
         " --measures {input.measures} --output-folder {params.folder} 2>&1 | tee {log}"

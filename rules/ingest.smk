@@ -18,7 +18,7 @@ checkpoint scan:
     message:
         "Looking for new and changed episodes of source {wildcards.source}"
     shell:
-        "python {SCRIPTS}/scan.py --spec {input.spec} --cache {params.cache}"
+        'python "$SCRIPTS/scan.py" --spec {input.spec} --cache {params.cache}'
         " --output {output.manifest} 2>&1 | tee {log}"
 
 
@@ -39,7 +39,7 @@ rule ingest:
     message:
         "Ingesting shard {wildcards.shard} of source {wildcards.source}"
     shell:
-        "python {SCRIPTS}/ingest.py --spec {input.spec} --manifest {input.manifest}"
+        'python "$SCRIPTS/ingest.py" --spec {input.spec} --manifest {input.manifest}'
         " --shard {wildcards.shard} --rows {output.rows} --images {output.images}"
         " --quarantine {output.quarantine} 2>&1 | tee {log}"
 
@@ -61,11 +61,11 @@ rule summarize_ingest:
     resources:
         **pipeline.resources("summarize_ingest"),
     params:
-        folder="results/ingest/{source}",
+        folder=lambda wildcards, output: Path(output.summary).parent,
     message:
         "Adding up what came in from source {wildcards.source}"
     shell:
-        "python {SCRIPTS}/summarize_ingest.py --spec {input.spec} --manifest {input.manifest}"
+        'python "$SCRIPTS/summarize_ingest.py" --spec {input.spec} --manifest {input.manifest}'
         " --folder {params.folder} 2>&1 | tee {log}"
 
 
@@ -83,5 +83,5 @@ rule combine_ingest:
     message:
         "Adding up what came in from all sources"
     shell:
-        "python {SCRIPTS}/summarize_ingest.py --combine {input.summaries}"
+        'python "$SCRIPTS/summarize_ingest.py" --combine {input.summaries}'
         " --output {output.summary} 2>&1 | tee {log}"

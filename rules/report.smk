@@ -25,11 +25,11 @@ rule tables:
     resources:
         **pipeline.resources("tables"),
     params:
-        folder="results/tables",
+        folder=lambda wildcards, output: Path(output[0]).parent,
     message:
         "Making the tables"
     shell:
-        "python {SCRIPTS}/tables.py --spec {input.spec} --evaluations {input.evaluations}"
+        'python "$SCRIPTS/tables.py" --spec {input.spec} --evaluations {input.evaluations}'
         " --fitsets {input.compositions} --training {input.adapters}"
         " --episodes {input.episodes} --leaks {input.leaks} --ingest-summary {input.ingest}"
         " --output-folder {params.folder} 2>&1 | tee {log}"
@@ -52,5 +52,5 @@ rule card:
     message:
         "Writing the card of {wildcards.adapter}"
     shell:
-        "python {SCRIPTS}/card.py --spec {input.spec} --adapter {input.adapter}"
+        'python "$SCRIPTS/card.py" --spec {input.spec} --adapter {input.adapter}'
         " --evaluations {input.base} {input.evaluation} --output {output.card} 2>&1 | tee {log}"

@@ -22,7 +22,7 @@ rule split:
     message:
         "Splitting the episodes and looking for leaks"
     shell:
-        "python {SCRIPTS}/split.py --spec {input.spec} {params.data}"
+        'python "$SCRIPTS/split.py" --spec {input.spec} {params.data}'
         " --episodes {output.episodes} --rows {output.rows} --leaks {output.leaks}"
         " --report-copy {params.kept} 2>&1 | tee {log}"
 
@@ -46,7 +46,7 @@ checkpoint base:
     message:
         "Resolving the base model"
     shell:
-        "python {SCRIPTS}/resolve_base.py {params.model} --hash-cache {params.cache}"
+        'python "$SCRIPTS/resolve_base.py" {params.model} --hash-cache {params.cache}'
         " --output {output.base} 2>&1 | tee {log}"
 
 
@@ -66,7 +66,7 @@ rule measure:
     message:
         "Measuring shard {wildcards.shard} of source {wildcards.source} in the base's tokens"
     shell:
-        "python {SCRIPTS}/measure.py --rows {input.rows} --images {input.images}"
+        'python "$SCRIPTS/measure.py" --rows {input.rows} --images {input.images}'
         " --base {input.base} --output {output.measures} 2>&1 | tee {log}"
 
 
@@ -85,7 +85,7 @@ rule merge_measures:
     message:
         "Adding up the measured rows"
     shell:
-        "python {SCRIPTS}/merge_measures.py --inputs {input} --output {output.measures}"
+        'python "$SCRIPTS/merge_measures.py" --inputs {input} --output {output.measures}'
         " --summary {output.summary} 2>&1 | tee {log}"
 
 
@@ -106,6 +106,6 @@ checkpoint heldout:
     message:
         "Listing the held-out rows"
     shell:
-        "python {SCRIPTS}/heldout.py --spec {input.spec} --rows {input.rows}"
+        'python "$SCRIPTS/heldout.py" --spec {input.spec} --rows {input.rows}'
         " --measures {input.measures} --output {output.heldout}"
         " --summary {output.summary} 2>&1 | tee {log}"

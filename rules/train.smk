@@ -27,7 +27,7 @@ rule train:
     message:
         "Training adapter {params.adapter}"
     shell:
-        "{params.launch} {SCRIPTS}/train.py --spec {params.spec} --key {wildcards.key}"
+        '{params.launch} "$SCRIPTS/train.py" --spec {params.spec} --key {wildcards.key}'
         " --base {input.base} --fitset {input.fitset} --plan {input.plan} {params.data}"
         " {params.start} {params.saving} --state {params.state} --output {output.folder}"
         " 2>&1 | tee {log}"
@@ -41,8 +41,10 @@ rule publish_adapter:
         folder=directory("results/adapters/{adapter}"),
     log:
         "results/logs/publish_adapter/{adapter}.log",
+    conda:
+        "../envs/data.yaml"
     message:
         "Publishing adapter {wildcards.adapter}"
     shell:
-        "python {SCRIPTS}/publish.py adapter --stored {input.stored} --name {wildcards.adapter}"
+        'python "$SCRIPTS/publish.py" adapter --stored {input.stored} --name {wildcards.adapter}'
         " --output {output.folder} 2>&1 | tee {log}"
