@@ -16,10 +16,13 @@
 #     .work/specs/<stage>/<name>.json                               settings and code, as inputs
 #
 # `adaptermill/pipeline.py` says how specs and keys keep a build true.
+import sys
 from pathlib import Path
 
 from snakemake.settings.types import ExecMode
 
+# The package beside this file is the one that runs, whatever is installed.
+sys.path.insert(0, str(workflow.basedir))
 from adaptermill.pipeline import Pipeline
 
 if Path("config.yaml").exists():

@@ -69,13 +69,16 @@ class Pipeline:
         self.sources = {source.name: source for source in self.config.sources}
         self._fingerprints: dict[str, str] = {}
         self._adapter_of_key: dict[str, str] = {}
-        # Jobs find the scripts, and run with the Python that runs Snakemake, also when its
-        # environment is not activated.
-        os.environ["SCRIPTS"] = str(self.repository / "scripts")
-        os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        self._prepare_environment()
         if writes:
             self._write_specs()
             self._age_superseded()
+
+    def _prepare_environment(self) -> None:
+        """What jobs inherit: this checkout's scripts and package, and the Python that runs here."""
+        os.environ["SCRIPTS"] = str(self.repository / "scripts")
+        _prepend("PYTHONPATH", self.repository)
+        _prepend("PATH", Path(sys.executable).parent)
 
     # ---- code ----------------------------------------------------------------------------------
 
@@ -526,6 +529,11 @@ class Pipeline:
 
     def threads(self, rule: str, default: int) -> int:
         return int(self.config.resources.get(rule, {}).get("threads", default))
+
+
+def _prepend(variable: str, folder: Path) -> None:
+    before = os.environ.get(variable)
+    os.environ[variable] = f"{folder}{os.pathsep}{before}" if before else str(folder)
 
 
 def _age(path: Path) -> None:

@@ -1,0 +1,47 @@
+"""Looks at a source's files: which shards they make, and what changed since the last look.
+
+scan.py --spec spec.json --cache hashes.parquet --output manifest.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from adaptermill.atomic import write_json
+from adaptermill.errors import run_command
+from adaptermill.hashing import HashCache
+from adaptermill.rows.scan import scan
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--spec", type=Path, required=True, help="settings of the source (JSON)")
+    parser.add_argument("--cache", type=Path, required=True, help="known hashes of files")
+    parser.add_argument("--output", type=Path, required=True, help="the manifest to write (JSON)")
+    arguments = parser.parse_args(argv)
+    settings = json.loads(arguments.spec.read_text(encoding="utf-8"))["settings"]
+    cache = HashCache(arguments.cache)
+    try:
+        manifest = scan(settings, cache)
+    except BaseException:
+        cache.save(forget=False)  # what was read already need not be read again
+        raise
+    cache.save()
+    write_json(arguments.output, manifest)
+    print(
+        f"{manifest['source']}: {manifest['episodes']} episodes, {manifest['bytes'] / 1e6:.1f} MB "
+        f"in {len(manifest['shards'])} shards; {cache.hashed} of {len(cache.used)} files were read"
+    )
+    if manifest["replaced"]:
+        print(f"{manifest['replaced']} episodes were replaced by those of a later folder")
+    if manifest["folders_without_rows"]:
+        print(f"{manifest['folders_without_rows']} folders hold no rows.jsonl and were passed over")
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))

@@ -1,0 +1,170 @@
+"""Screenshots: checked for wholeness when they come in, decoded the same way everywhere.
+
+`check` looks at the bytes without decoding pixels where the format allows it; `decode` gives the
+RGB image that a model sees.
+"""
+
+from __future__ import annotations
+
+import io
+import zlib
+from dataclasses import dataclass
+
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP")
+_MAGIC = (b"\x89PNG", b"\xff\xd8", b"GIF8", b"RIFF", b"BM")
+_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_ORIENTATION = 0x0112
+_SWAPS_SIDES = (5, 6, 7, 8)
+# Pillow's own bomb guard warns; ours refuses, by the configured limit and before decoding.
+Image.MAX_IMAGE_PIXELS = None
+
+
+@dataclass(frozen=True)
+class ImageLimits:
+    """Which images are taken: shortest side and area in pixels, longer over shorter side."""
+
+    min_side: int = 8
+    max_pixels: int = 50_000_000
+    max_aspect: float = 100
+
+
+@dataclass(frozen=True)
+class ImageInfo:
+    """What is known of an image without its pixels; sides are those after EXIF orientation."""
+
+    format: str
+    mode: str
+    width: int
+    height: int
+    change: str | None
+
+
+class ImageProblem(Exception):
+    """Why an image is not taken: a quarantine reason and a message."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+def check(data: bytes, limits: ImageLimits) -> ImageInfo:
+    """Describes a whole image within the limits; raises `ImageProblem` for any other."""
+    if not data:
+        raise ImageProblem("image_truncated", "the file is empty")
+    try:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            info = _describe(image, data)
+            _check_limits(info, limits)
+            _check_whole(image, data)
+            return info
+    except ImageProblem:
+        raise
+    except UnidentifiedImageError:
+        if data.startswith(_MAGIC):
+            raise ImageProblem("image_truncated", "the file ends inside its header") from None
+        taken = ", ".join(FORMATS)
+        raise ImageProblem("image_not_an_image", f"no image in a format of {taken}") from None
+    except Exception as error:  # decoders raise whatever broken bytes lead them to
+        raise ImageProblem("image_truncated", f"the image cannot be decoded: {error}") from None
+
+
+def decode(data: bytes) -> Image.Image:
+    """The RGB image that a model sees.
+
+    EXIF orientation is applied, transparency is laid on white, palettes, grey, CMYK and 16 bits
+    become 8-bit RGB, and of an animation the first frame is taken.
+    """
+    image = Image.open(io.BytesIO(data), formats=FORMATS)
+    image.seek(0)
+    image = ImageOps.exif_transpose(image)
+    if image.mode.startswith("I"):
+        # 16-bit grey: Pillow would clip at 255 instead of scaling.
+        image = image.convert("I").point(lambda value: value * (1 / 257)).convert("L")
+    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        image = image.convert("RGBA")
+        white = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(white, image)
+    return image.convert("RGB")
+
+
+def _describe(image: Image.Image, data: bytes) -> ImageInfo:
+    width, height = image.size
+    changes = []
+    orientation = image.getexif().get(_ORIENTATION, 1)
+    if orientation in range(2, 9):
+        changes.append("exif")
+        if orientation in _SWAPS_SIDES:
+            width, height = height, width
+    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        changes.append("alpha")
+    if image.mode in ("P", "PA"):
+        changes.append("palette")
+    if image.mode in ("1", "L", "LA") or image.mode.startswith("I"):
+        changes.append("grey")
+    if image.mode == "CMYK":
+        changes.append("cmyk")
+    if image.mode.startswith("I") or (image.format == "PNG" and data[24:25] == b"\x10"):
+        changes.append("16bit")
+    if getattr(image, "is_animated", False):
+        changes.append("animated")
+    return ImageInfo(image.format or "", image.mode, width, height, ",".join(changes) or None)
+
+
+def _check_limits(info: ImageInfo, limits: ImageLimits) -> None:
+    shape = f"{info.width}x{info.height}"
+    shorter, longer = sorted((info.width, info.height))
+    if shorter < limits.min_side:
+        message = f"{shape}: the shorter side is under ingest.image.min_side ({limits.min_side})"
+        raise ImageProblem("image_too_small", message)
+    if info.width * info.height > limits.max_pixels:
+        message = f"{shape} is over ingest.image.max_pixels ({limits.max_pixels})"
+        raise ImageProblem("image_too_large", message)
+    if longer / shorter > limits.max_aspect:
+        message = f"{shape}: longer over shorter side is over ingest.image.max_aspect"
+        raise ImageProblem("image_aspect", f"{message} ({limits.max_aspect:g})")
+
+
+def _check_whole(image: Image.Image, data: bytes) -> None:
+    if image.format == "PNG":
+        _check_png(data)
+    elif image.format == "JPEG":
+        _check_jpeg(data)
+    else:
+        image.load()
+
+
+def _check_png(data: bytes) -> None:
+    """Every chunk is there with its checksum, up to IEND (PNG specification, section 5)."""
+    position = len(_PNG_SIGNATURE)
+    view = memoryview(data)
+    while position + 12 <= len(data):
+        length = int.from_bytes(view[position : position + 4], "big")
+        kind = bytes(view[position + 4 : position + 8])
+        end = position + 8 + length
+        if end + 4 > len(data):
+            break
+        if zlib.crc32(view[position + 4 : end]) != int.from_bytes(view[end : end + 4], "big"):
+            raise ImageProblem("image_truncated", "a PNG chunk does not match its checksum")
+        if kind == b"IEND":
+            return
+        position = end + 4
+    raise ImageProblem("image_truncated", "the PNG file ends before its IEND chunk")
+
+
+def _check_jpeg(data: bytes) -> None:
+    """The entropy-coded data is followed by an end-of-image marker (ITU T.81, annex B)."""
+    position = 2
+    while position + 4 <= len(data) and data[position] == 0xFF:
+        marker = data[position + 1]
+        if marker == 0xFF:  # fill bytes may stand before a marker
+            position += 1
+            continue
+        position += 2 + int.from_bytes(data[position + 2 : position + 4], "big")
+        if marker == 0xDA:  # start of scan: from here FF D9 can only be the end
+            if data.find(b"\xff\xd9", position) >= 0:
+                return
+            break
+    raise ImageProblem("image_truncated", "the JPEG file ends before its end-of-image marker")

@@ -1,0 +1,103 @@
+"""Runs the real Snakemake on a small configuration in a folder of its own."""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SHARED = REPOSITORY.parent / "shared"
+
+# Small enough for minutes, with every stage in it: a base of few steps and adapters of few rows.
+SMALL: dict[str, Any] = {
+    "base": {"model": "example", "example": {"steps": 20}},
+    "sources": [{"name": "example", "format": "example", "episodes": 60}],
+    "split": {"validation_fraction": 0.2},
+    "recipe": {"rank": 4, "alpha": 8, "epochs": 1, "limit": 12, "learning_rate": 1e-3},
+    "adapters": {"drag": {"families": ["Drag & gesture"]}},
+    "evaluation": {"generate": False, "bootstrap": 200},
+}
+
+
+def overlay(below: Any, above: Any) -> Any:
+    """`above` laid over a copy of `below`, mapping by mapping."""
+    if isinstance(below, dict) and isinstance(above, dict):
+        return {
+            **copy.deepcopy(below),
+            **{name: overlay(below.get(name), value) for name, value in above.items()},
+        }
+    return copy.deepcopy(above)
+
+
+class Run:
+    """What one Snakemake invocation said and did."""
+
+    def __init__(self, finished: subprocess.CompletedProcess[str]) -> None:
+        self.status = finished.returncode
+        self.output = finished.stdout + finished.stderr
+
+    @property
+    def jobs(self) -> Counter[str]:
+        """Rule -> number of jobs that ended well."""
+        started = dict(re.findall(r"rule (\w+):.*?jobid: (\d+)", self.output, flags=re.S))
+        del started
+        return Counter(self._finished_rules())
+
+    def _finished_rules(self) -> list[str]:
+        rule_of_job = {}
+        for block in re.split(r"\n\s*\n", self.output):
+            rule = re.search(r"(?:rule|checkpoint) (\w+):", block)
+            job = re.search(r"jobid: (\d+)", block)
+            if rule and job:
+                rule_of_job[job.group(1)] = rule.group(1)
+        ended = re.findall(r"Finished jobid: \d+ \(Rule: (\w+)\)", self.output)
+        return ended
+
+    def __repr__(self) -> str:
+        return f"<status {self.status}, jobs {dict(self.jobs)}>\n{self.output[-6000:]}"
+
+
+class Workspace:
+    """A folder with a config.yaml in which this checkout (or a copy of it) is run."""
+
+    def __init__(
+        self, folder: Path, settings: dict[str, Any], repository: Path = REPOSITORY
+    ) -> None:
+        self.folder = folder
+        self.repository = repository
+        self.settings = settings
+        folder.mkdir(parents=True, exist_ok=True)
+        self.configure({})
+
+    def configure(self, change: dict[str, Any]) -> None:
+        """Lays `change` over the configuration and writes it."""
+        self.settings = overlay(self.settings, change)
+        path = self.folder / "config.yaml"
+        path.write_text(yaml.safe_dump(self.settings, sort_keys=False), encoding="utf-8")
+
+    def run(self, *targets: str, check: bool = True) -> Run:
+        command = [
+            str(Path(sys.executable).with_name("snakemake")),
+            *("--snakefile", str(self.repository / "Snakefile")),
+            *("--workflow-profile", str(self.repository / "profiles" / "default")),
+            *("--directory", str(self.folder), "--cores", "2", *targets),
+        ]
+        environment = {**os.environ, "PYTHONPATH": ""}
+        run = Run(
+            subprocess.run(
+                command, capture_output=True, text=True, env=environment, cwd=self.folder
+            )
+        )
+        assert not check or run.status == 0, run
+        return run
+
+    def path(self, name: str) -> Path:
+        return self.folder / name
