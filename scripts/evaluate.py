@@ -1,0 +1,190 @@
+"""Evaluates one adapter, or the base alone, on the held-out rows of every family.
+
+    evaluate.py --spec spec.json --base results/base/base.json --adapter results/adapters/drag \\
+        --heldout results/splits/heldout.parquet --data results/ingest/main \\
+        --state results/.work/evaluation/0f3a… --output drag.parquet
+
+Each row is scored by itself (teacher-forced) and, with `generate: true`, answered greedily. Finished
+chunks of rows are kept in the state folder; start it again after an interruption and it goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from adaptermill.errors import UserError, run_command
+from adaptermill.evaluation import predictions
+from adaptermill.evaluation.generated import Answerer
+from adaptermill.evaluation.progress import Progress
+from adaptermill.evaluation.state import CHUNK_ROWS, ChunkFolder
+from adaptermill.evaluation.subject import load_subject, subject_key
+from adaptermill.evaluation.teacher_forced import figures, score
+from adaptermill.models.base import BaseRef, load_processor
+from adaptermill.models.encode import Encoder, TemplatePrefixError
+from adaptermill.rows.dataset import Images, Rows, open_sources
+from adaptermill.rows.images import decode
+
+FROM_HELDOUT = ("row_id", "task_id", "family", "step", "op", "variant")
+
+
+class Evaluator:
+    """Turns held-out rows into lines of predictions."""
+
+    def __init__(
+        self, model: Any, encoder: Encoder, rows: Rows, images: Images, settings: dict[str, Any]
+    ) -> None:
+        self.model = model
+        self.encoder = encoder
+        self.rows = rows
+        self.images = images
+        self.device = next(model.parameters()).device
+        self.answerer = None
+        if settings["generate"]:
+            self.answerer = Answerer(model, encoder, settings["max_new_tokens"])
+
+    def line(self, listed: dict[str, Any]) -> tuple[dict[str, Any], int]:
+        """The predictions for one line of the held-out list, and the tokens of its row."""
+        row = self.rows.get(listed["row_id"])
+        if row.content_hash != listed["content_hash"]:
+            raise UserError(
+                f"row {row.row_id} is not what it was when the held-out rows were listed; build "
+                "results/splits/heldout.parquet again with snakemake"
+            )
+        sent = [] if self.encoder.drops_images else row.images
+        screens = [decode(self.images.bytes(name)) for name in sent]
+        try:
+            encoded = self.encoder.encode(row.messages, row.target, screens)
+        except TemplatePrefixError as error:
+            raise UserError(
+                f"row {row.row_id} cannot be encoded for this base ({error}); measure the rows "
+                "again with snakemake results/splits/heldout.parquet"
+            ) from None
+        scored = score(self.model, encoded, self.device)
+        width, height = self.images.size(row.images[-1]) if row.images else (None, None)
+        line = {
+            **{name: listed[name] for name in FROM_HELDOUT},
+            **figures(scored, encoded.action_mask),
+            "predicted": self.answerer and self.answerer.answer(encoded, scored, self.device),
+            "target": row.target,
+            "screen_width": width,
+            "screen_height": height,
+        }
+        return line, len(encoded.input_ids)
+
+
+def evaluate(arguments: argparse.Namespace) -> None:
+    settings = json.loads(arguments.spec.read_text(encoding="utf-8"))["settings"]
+    ref = BaseRef.read(arguments.base)
+    listed = read_heldout(arguments.heldout)
+    device = arguments.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    dtype = arguments.dtype
+    if dtype == "auto":
+        dtype = "bfloat16" if device == "cuda" else "float32"
+    origin = predictions.Origin(
+        split_hash=heldout_digest(arguments.heldout),
+        base_hash=ref.identity,
+        adapter_key=arguments.adapter and subject_key(arguments.adapter),
+        generated=settings["generate"],
+        max_new_tokens=settings["max_new_tokens"],
+        dtype=dtype,
+        device=device,
+    )
+    if not listed:
+        print("no row is held out: the evaluation is empty", flush=True)
+        predictions.write(arguments.output, predictions.SCHEMA.empty_table(), origin)
+        return
+    state = ChunkFolder(
+        arguments.state, {**vars(origin), "key": arguments.key, "rows": len(listed)}
+    )
+    chunks = [listed[start : start + CHUNK_ROWS] for start in range(0, len(listed), CHUNK_ROWS)]
+    tables = [state.read(number) for number in range(len(chunks))]
+    kept = sum(len(table) for table in tables if table is not None)
+    print(
+        f"{arguments.name}: {len(listed)} held-out rows on {ref.model} ({dtype}, {device})"
+        + (f", {kept} of them done before" if kept else ""),
+        flush=True,
+    )
+    if kept < len(listed):
+        encoder = Encoder(load_processor(ref))
+        if encoder.drops_images:
+            print("the base is text only: screenshots are left out of the prompts", flush=True)
+        model = load_subject(ref, arguments.adapter, device, getattr(torch, dtype))
+        evaluator = Evaluator(model, encoder, *open_sources(arguments.data), settings)
+        progress = Progress(len(listed), kept)
+        for number, chunk in enumerate(chunks):
+            if tables[number] is None:
+                tables[number] = state.write(number, compute(evaluator, chunk, progress))
+    predictions.write(arguments.output, pa.concat_tables(tables), origin)
+    state.remove()
+
+
+def compute(
+    evaluator: Evaluator, chunk: Sequence[dict[str, Any]], progress: Progress
+) -> list[dict[str, Any]]:
+    lines = []
+    for listed in chunk:
+        line, tokens = evaluator.line(listed)
+        progress.row(tokens, line["nll"])
+        lines.append(line)
+    return lines
+
+
+def read_heldout(path: Path) -> list[dict[str, Any]]:
+    """The held-out list, sorted by row id."""
+    if not path.is_file():
+        raise UserError(
+            f"{path} is missing; build it with snakemake results/splits/heldout.parquet"
+        )
+    lines = pq.read_table(path, columns=[*FROM_HELDOUT, "content_hash"]).to_pylist()
+    return sorted(lines, key=lambda line: line["row_id"])
+
+
+def heldout_digest(path: Path) -> str:
+    """The identity of the held-out rows, which is noted beside their list."""
+    summary = path.with_suffix(".json")
+    try:
+        return json.loads(summary.read_text(encoding="utf-8"))["digest"]
+    except (FileNotFoundError, json.JSONDecodeError, KeyError):
+        raise UserError(
+            f"{summary} with the digest of the held-out rows is missing; scripts/heldout.py writes "
+            "it together with the list"
+        ) from None
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--spec", type=Path, required=True, help="generate, max_new_tokens (JSON)")
+    parser.add_argument("--base", type=Path, required=True, help="the resolved base (base.json)")
+    parser.add_argument("--adapter", type=Path, help="finished adapter; without it, the base alone")
+    parser.add_argument("--name", help="what the log calls it (default: the output's name)")
+    parser.add_argument("--key", help="hash of all that the evaluation depends on")
+    parser.add_argument("--heldout", type=Path, required=True, help="the held-out rows (Parquet)")
+    parser.add_argument("--data", type=Path, action="append", required=True, help="ingested source")
+    parser.add_argument("--state", type=Path, required=True, help="finished chunks of this run")
+    parser.add_argument("--output", type=Path, required=True, help="predictions (Parquet)")
+    parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"])
+    parser.add_argument("--dtype", default="auto", choices=["auto", "float32", "bfloat16"])
+    arguments = parser.parse_args(argv)
+    arguments.name = arguments.name or arguments.output.stem
+    return arguments
+
+
+def main(argv: list[str] | None = None) -> None:
+    evaluate(parse(argv))
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))

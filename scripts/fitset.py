@@ -1,0 +1,78 @@
+"""Chooses what one adapter is trained on, and in what order.
+
+    fitset.py --spec spec.json --rows results/splits/rows.parquet \\
+        --measures results/base/measures.parquet --output-folder results/fitsets/drag
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from adaptermill.atomic import replacing, write_json
+from adaptermill.errors import run_command
+from adaptermill.fitsets.composition import DROPPED_SCHEMA, FITSET_SCHEMA, composition
+from adaptermill.fitsets.plan import make_plan, to_table
+from adaptermill.fitsets.select import fitset_columns, select
+
+
+def write(frame: pd.DataFrame, schema: pa.Schema, path: Path) -> None:
+    table = pa.Table.from_pandas(frame[schema.names], schema=schema, preserve_index=False)
+    with replacing(path) as temporary:
+        pq.write_table(table.replace_schema_metadata(None), temporary, compression="zstd")
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--spec", type=Path, required=True, help="settings of the fit set (JSON)")
+    parser.add_argument("--rows", type=Path, required=True, help="index of all rows (Parquet)")
+    parser.add_argument("--measures", type=Path, required=True, help="token counts (Parquet)")
+    parser.add_argument("--output-folder", type=Path, required=True, help="where the set goes")
+    arguments = parser.parse_args(argv)
+    settings = json.loads(arguments.spec.read_text(encoding="utf-8"))["settings"]
+    recipe = settings["recipe"]
+
+    rows = pd.read_parquet(arguments.rows)
+    measures = pd.read_parquet(arguments.measures)
+    rows = rows.merge(measures, on="row_id", how="left", validate="one_to_one")
+    chosen = select(rows, settings)
+    plan = make_plan(
+        list(chosen.of_kind("ce")["row_id"]),
+        list(chosen.of_kind("anchor")["row_id"]),
+        seed=recipe["seed"],
+        epochs=recipe["epochs"],
+        anchor_ratio=recipe["anchor_ratio"] if recipe["beta"] else 0,
+        batch_rows=recipe["batch_rows"],
+        max_steps=recipe["max_steps"],
+    )
+    drawn = {line.row_id for line in plan if line.kind == "anchor"}
+    undrawn = (chosen.kept["kind"] == "anchor") & ~chosen.kept["row_id"].isin(drawn)
+    chosen.drop(undrawn, "plan", "not_drawn")
+    fitset = fitset_columns(chosen, sorted(drawn))
+    dropped = chosen.dropped_table()
+    made = composition(settings["adapter"], len(rows), fitset, dropped, plan, recipe["batch_rows"])
+
+    write(fitset, FITSET_SCHEMA, arguments.output_folder / "fitset.parquet")
+    write(dropped, DROPPED_SCHEMA, arguments.output_folder / "dropped.parquet")
+    with replacing(arguments.output_folder / "plan.parquet") as temporary:
+        pq.write_table(to_table(plan), temporary, compression="zstd")
+    write_json(arguments.output_folder / "composition.json", made)
+    kept = ", ".join(f"{count} {kind}" for kind, count in made["kept"].items())
+    print(
+        f"{settings['adapter']}: {kept} rows of {made['input']}; {made['plan']['rows']} in "
+        f"{made['plan']['steps']} steps"
+    )
+    for reason, count in made["dropped"].items():
+        print(f"  {count:>8}  left out: {reason}")
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))

@@ -1,0 +1,71 @@
+"""Lists the held-out rows that every adapter and the base are evaluated on.
+
+    heldout.py --spec spec.json --rows rows.parquet --measures measures.parquet \\
+        --output heldout.parquet --summary heldout.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+from adaptermill.atomic import replacing, write_json
+from adaptermill.errors import run_command
+from adaptermill.fitsets.composition import lines_hash
+
+COLUMNS = [
+    *("row_id", "task_id", "family", "step", "op", "variant"),
+    *("prompt_tokens", "target_tokens", "image_tokens", "content_hash"),
+]
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--spec", type=Path, required=True, help="which side, longest row (JSON)")
+    parser.add_argument("--rows", type=Path, required=True, help="index of all rows (Parquet)")
+    parser.add_argument("--measures", type=Path, required=True, help="token counts (Parquet)")
+    parser.add_argument("--output", type=Path, required=True, help="the held-out rows (Parquet)")
+    parser.add_argument("--summary", type=Path, required=True, help="counts and digest (JSON)")
+    arguments = parser.parse_args(argv)
+    settings = json.loads(arguments.spec.read_text(encoding="utf-8"))["settings"]
+
+    rows = pd.read_parquet(arguments.rows)
+    rows = rows[(rows["side"] == settings["side"]) & rows["trainable"]]
+    measures = pd.read_parquet(arguments.measures)
+    rows = rows.merge(measures, on="row_id", how="left", validate="one_to_one")
+    total = rows["prompt_tokens"] + rows["target_tokens"]
+    reasons = rows["reason"].mask(total > settings["max_tokens"], "too_long")
+    heldout = rows[reasons.isna()].sort_values("row_id", ignore_index=True)
+    heldout = heldout.astype(
+        dict.fromkeys(("prompt_tokens", "target_tokens", "image_tokens"), "int32")
+    )
+    families = heldout.groupby("family", sort=True)["task_id"].agg(["size", "nunique"])
+    summary = {
+        "side": settings["side"],
+        "digest": lines_hash(heldout[["row_id", "content_hash", "family"]].itertuples(index=False)),
+        "rows": len(heldout),
+        "episodes": int(heldout["task_id"].nunique()),
+        "families": {
+            str(family): {"rows": int(size), "episodes": int(episodes)}
+            for family, size, episodes in families.itertuples()
+        },
+        "left_out": {str(k): int(v) for k, v in reasons.value_counts().sort_index().items()},
+    }
+    with replacing(arguments.output) as temporary:
+        heldout[COLUMNS].to_parquet(temporary, index=False)
+    write_json(arguments.summary, summary)
+    print(f"{summary['rows']} held-out rows of {summary['episodes']} episodes")
+    for family, counts in summary["families"].items():
+        print(f"  {counts['rows']:>8} rows, {counts['episodes']:>5} episodes  {family}")
+    if not summary["rows"]:
+        print("nothing is held out: the tables will be empty (split.validation_fraction)")
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))

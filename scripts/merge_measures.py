@@ -1,0 +1,66 @@
+"""Puts the measured shards together and says how long the prompts are.
+
+merge_measures.py --inputs shard.parquet … --output measures.parquet --summary measures.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from adaptermill.atomic import replacing, write_json
+from adaptermill.errors import run_command
+
+
+def summarize(measures: pa.Table) -> dict[str, Any]:
+    """Prompt lengths per source in tokens (median, 95th percentile, maximum), and refusals."""
+    lengths: dict[str, list[int]] = {}
+    refused: dict[str, int] = {}
+    columns = measures.select(["row_id", "prompt_tokens", "reason"]).to_pydict()
+    for row_id, tokens, reason in zip(*columns.values(), strict=True):
+        if reason is None:
+            lengths.setdefault(row_id.split("/", 1)[0], []).append(tokens)
+        else:
+            refused[reason] = refused.get(reason, 0) + 1
+    sources = {
+        source: {
+            "rows": len(found),
+            "median": int(statistics.median(found)),
+            "p95": sorted(found)[int(0.95 * (len(found) - 1))],
+            "max": max(found),
+        }
+        for source, found in sorted(lengths.items())
+    }
+    return {"prompt_tokens": sources, "reasons": dict(sorted(refused.items()))}
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--inputs", type=Path, nargs="+", required=True, help="measured shards")
+    parser.add_argument("--output", type=Path, required=True, help="all of them (Parquet)")
+    parser.add_argument("--summary", type=Path, required=True, help="lengths and reasons (JSON)")
+    arguments = parser.parse_args(argv)
+    merged = pa.concat_tables([pq.read_table(path) for path in arguments.inputs])
+    with replacing(arguments.output) as temporary:
+        pq.write_table(merged.sort_by("row_id"), temporary, compression="zstd")
+    summary = summarize(merged)
+    write_json(arguments.summary, summary)
+    for source, found in summary["prompt_tokens"].items():
+        print(
+            f"{source}: {found['rows']} prompts, median {found['median']} tokens, "
+            f"95 % up to {found['p95']}, longest {found['max']}"
+        )
+    for reason, count in summary["reasons"].items():
+        print(f"{count} rows cannot be trained on: {reason}")
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))

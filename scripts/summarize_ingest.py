@@ -11,30 +11,37 @@ import json
 import sys
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
 from adaptermill.atomic import replacing, write_json
 from adaptermill.errors import UserError, run_command
-from adaptermill.rows.summary import combine, readable, remove_superseded, summarize, too_many
+from adaptermill.rows.summary import (
+    combine,
+    merge_quarantine,
+    readable,
+    remove_superseded,
+    summarize,
+    too_many,
+)
 
 
 def summarize_source(folder: Path, manifest_path: Path, limit: float) -> None:
     manifest = json.loads(manifest_path.read_text(encoding="utf-8"))
-    summary, quarantine = summarize(manifest, folder)
+    summary = summarize(manifest, folder)
     print(readable(summary))
+    # Outputs of a failed job are deleted; the quarantine is what a person needs then.
+    kept = manifest_path.with_name("quarantine.parquet")
     if too_many(summary["quarantined"], summary["lines"], limit):
-        # Outputs of a failed job are deleted; the quarantine is what a person needs now.
-        kept = manifest_path.with_name("quarantine.parquet")
         with replacing(kept) as temporary:
-            pq.write_table(quarantine, temporary)
+            merge_quarantine(manifest, folder, temporary)
+        reasons = ", ".join(f"{reason} {count}" for reason, count in summary["reasons"].items())
         raise UserError(
             f"{summary['quarantined']} of {summary['lines']} lines of source "
             f"{summary['source']!r} are quarantined, more than ingest.max_quarantined ({limit}) "
-            f"allows.\nEvery refused line with its reason is in {kept}; mend the files, or raise "
-            "ingest.max_quarantined."
+            f"allows: {reasons}.\nEvery refused line with its reason is in {kept}; mend the files, "
+            "or raise ingest.max_quarantined."
         )
+    kept.unlink(missing_ok=True)
     with replacing(folder / "quarantine.parquet") as temporary:
-        pq.write_table(quarantine, temporary)
+        merge_quarantine(manifest, folder, temporary)
     write_json(folder / "summary.json", summary)
     removed = remove_superseded(folder, summary["shards"])
     if removed:

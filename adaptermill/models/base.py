@@ -25,12 +25,14 @@ from transformers import (
     ProcessorMixin,
 )
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
+from transformers.utils import logging
 
 from adaptermill.atomic import write_json
 from adaptermill.errors import UserError
 from adaptermill.hashing import FileStat, HashCache
 from adaptermill.provenance import key
 
+logging.disable_progress_bar()
 WEIGHT_SUFFIXES = (".safetensors", ".bin")
 # Files that neither the model nor its tokenizer is made of.
 _NOT_PART = {"README.md", "LICENSE", "LICENSE.txt", "generation_config.json"}

@@ -237,22 +237,16 @@ class Encoder:
 
         `images` are RGB images in order of appearance. Raises `TemplatePrefixError`.
         """
-        if self.multimodal is None or not images:
-            model_inputs, expansions = {}, []
-        else:
-            model_inputs, expansions = self._process(images)
-        encoded = self._encode_text(messages, target, expansions)
-        encoded.model_inputs = model_inputs
-        self._add_token_types(encoded)
+        encoded = self.tokens(messages, target, [image.size for image in images])
+        if self.multimodal is not None and images:
+            encoded.model_inputs |= self._process(images)[0]
         return encoded
 
     def measure(
         self, messages: Messages, target: str, sizes: Sequence[tuple[int, int]]
     ) -> Measured:
         """Token counts of a row from its images' (width, height), without their pixels."""
-        drops = self.multimodal is None
-        expansions = [] if drops else [self._expansion(size) for size in sizes]
-        encoded = self._encode_text(messages, target, expansions)
+        encoded = self.tokens(messages, target, sizes)
         return Measured(
             prompt_tokens=encoded.prompt_length,
             target_tokens=len(encoded.targets),
@@ -260,9 +254,11 @@ class Encoder:
             has_action_key=encoded.has_action_key,
         )
 
-    def _encode_text(
-        self, messages: Messages, target: str | None, expansions: Sequence[str]
+    def tokens(
+        self, messages: Messages, target: str | None, sizes: Sequence[tuple[int, int]]
     ) -> Encoded:
+        """A row in tokens without pixels; `sizes` are its images' (width, height)."""
+        expansions = [] if self.drops_images else [self._expansion(size) for size in sizes]
         prompt, answer = self._pieces(messages, target)
         prompt = self._expand(prompt, expansions)
         prompt_ids, _ = self._tokenise(prompt)
@@ -286,6 +282,7 @@ class Encoder:
             has_action_key=start is not None,
             image_tokens=len(positions),
             first_image=positions[0] if positions else None,
+            model_inputs=self._token_types(ids),
         )
 
     def _tokenise(self, pieces: Sequence[str]) -> tuple[list[int], list[int]]:
@@ -305,14 +302,15 @@ class Encoder:
             return set()
         return {token for token in self.multimodal.image_token_ids if token is not None}
 
-    def _add_token_types(self, encoded: Encoded) -> None:
+    def _token_types(self, ids: list[int]) -> dict[str, torch.Tensor]:
         """Which tokens are an image's, for the architectures that ask for it."""
         if self.multimodal is None:
-            return
-        for name in ("mm_token_type_ids", "token_type_ids"):
-            if name in self.multimodal.model_input_names:
-                types = self.multimodal.create_mm_token_type_ids([encoded.input_ids.tolist()])
-                encoded.model_inputs[name] = torch.tensor(types, dtype=torch.int64)
+            return {}
+        return {
+            name: torch.tensor(self.multimodal.create_mm_token_type_ids([ids]), dtype=torch.int64)
+            for name in ("mm_token_type_ids", "token_type_ids")
+            if name in self.multimodal.model_input_names
+        }
 
 
 def _unused_mark(messages: Messages, target: str) -> str:

@@ -14,27 +14,37 @@ from adaptermill.errors import UserError
 from adaptermill.rows.schema import Row
 
 _KEPT_GROUPS = 16
+# Files that are open at a time; there may be more shards than a process may open.
+_KEPT_FILES = 64
 
 
 class _Indexed:
     """Random access to Parquet files by a string column."""
 
     def __init__(self, paths: Sequence[Path], column: str) -> None:
-        self.files = [pq.ParquetFile(path) for path in paths]
-        self.paths = list(paths)
+        self.paths = [Path(path) for path in paths]
         self.places: dict[str, tuple[int, int, int]] = {}
-        for number, file in enumerate(self.files):
-            for group in range(file.num_row_groups):
-                names = file.read_row_group(group, columns=[column])[column].to_pylist()
-                for offset, name in enumerate(names):
-                    # The same image may lie in several shards; the first place serves.
-                    self.places.setdefault(name, (number, group, offset))
+        self._file = lru_cache(maxsize=_KEPT_FILES)(self._open)
         self._group = lru_cache(maxsize=_KEPT_GROUPS)(self._read_group)
+        for number in range(len(self.paths)):
+            self._index(number, column)
 
-    def _read_group(self, number: int, group: int) -> pa.Table:
-        return self.files[number].read_row_group(group)
+    def _index(self, number: int, column: str) -> None:
+        file = self._file(number)
+        names = iter(file.read(columns=[column])[column].to_pylist())
+        for group in range(file.num_row_groups):
+            for offset in range(file.metadata.row_group(group).num_rows):
+                # The same image may lie in several shards; the first place serves.
+                self.places.setdefault(next(names), (number, group, offset))
 
-    def line(self, name: str, kind: str) -> dict:
+    def _open(self, number: int) -> pq.ParquetFile:
+        return pq.ParquetFile(self.paths[number])
+
+    def _read_group(self, number: int, group: int, columns: tuple[str, ...] | None) -> pa.Table:
+        return self._file(number).read_row_group(group, columns=columns and list(columns))
+
+    def line(self, name: str, kind: str, columns: tuple[str, ...] | None = None) -> dict:
+        """The line of that name (all of its columns, or some); `UserError` when there is none."""
         place = self.places.get(name)
         if place is None:
             raise UserError(
@@ -42,7 +52,7 @@ class _Indexed:
                 "the shards are newer or older than what asks for it: build again with snakemake"
             )
         number, group, offset = place
-        return self._group(number, group).slice(offset, 1).to_pylist()[0]
+        return self._group(number, group, columns).slice(offset, 1).to_pylist()[0]
 
 
 class Rows:
@@ -77,7 +87,7 @@ class Images:
 
     def size(self, sha256: str) -> tuple[int, int]:
         """(width, height) in pixels, after the EXIF orientation."""
-        line = self._index.line(sha256, "image")
+        line = self._index.line(sha256, "image", ("width", "height"))
         return line["width"], line["height"]
 
 

@@ -34,7 +34,7 @@ def stat_digest(paths: Sequence[str], format: str) -> str:
         roots = []
     for root in roots:
         found.update(os.fsencode(root) + b"\0")
-        for folder in sorted(_folders(root)):
+        for folder in _folders(root):
             for file in _files(f"{root}/{folder}", f"{folder}/"):
                 found.update(f"{file.name}\0{file.size}\0{file.mtime_ns}\0".encode())
     return found.hexdigest()[:32]
@@ -42,10 +42,17 @@ def stat_digest(paths: Sequence[str], format: str) -> str:
 
 def _folders(root: str) -> Iterator[str]:
     """Names of the episode folders of a root; a symlink to a folder is one."""
-    with os.scandir(root) as entries:
-        for entry in entries:
-            if not entry.name.startswith("_") and entry.is_dir():
-                yield entry.name
+    for entry in _entries(root):
+        if not entry.name.startswith("_") and os.path.isdir(entry.path):
+            yield entry.name
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except OSError as error:
+        raise UserError(f"{folder} cannot be read: {error.strerror}") from None
 
 
 def _files(folder: str, prefix: str = "") -> Iterator[FileStat]:
@@ -54,18 +61,17 @@ def _files(folder: str, prefix: str = "") -> Iterator[FileStat]:
     Symlinked folders inside are not followed: they may lead back up, and what they lead to is
     either inside already or refused.
     """
-    with os.scandir(folder) as found:
-        entries = sorted(found, key=lambda entry: entry.name)
-    for entry in entries:
+    for entry in _entries(folder):
         # A name that is not UTF-8 must not stop the scan.
         name = prefix + os.fsencode(entry.name).decode("utf-8", "backslashreplace")
         if entry.is_dir(follow_symlinks=False):
             yield from _files(entry.path, f"{name}/")
-        elif entry.is_file():
-            try:
-                status = entry.stat()
-            except FileNotFoundError:
-                continue  # deleted since it was listed
+            continue
+        try:
+            status = entry.stat() if entry.is_file() else None
+        except OSError:
+            continue  # deleted since it was listed, or a link to itself
+        if status is not None:
             yield FileStat(name, entry.path, status.st_size, status.st_mtime_ns)
 
 
@@ -76,7 +82,7 @@ def scan(settings: Mapping[str, Any], cache: HashCache) -> dict[str, Any]:
     hashes, sizes = {}, {}
     for episode in found.episodes:
         files = list(_files(str(episode.folder)))
-        hashes[episode.task_id] = key(files=[[f.name, cache.sha256(f)] for f in files])
+        hashes[episode.task_id] = key(files=[[f.name, _content(f, cache)] for f in files])
         sizes[episode.task_id] = sum(file.size for file in files)
     made = {"settings": settings["ingest"], "code": settings["ingest_code"]}
     shards = []
@@ -101,6 +107,13 @@ def scan(settings: Mapping[str, Any], cache: HashCache) -> dict[str, Any]:
         "bytes": sum(sizes.values()),
         "shards": shards,
     }
+
+
+def _content(file: FileStat, cache: HashCache) -> str:
+    try:
+        return cache.sha256(file)
+    except OSError as error:  # its lines are quarantined when the shard is made
+        return f"unreadable: {error.strerror}"
 
 
 def _leaves(

@@ -58,20 +58,11 @@ ROW_SCHEMA = pa.schema(
     ]
 )
 
-_IMAGE_FEATURES = {
-    "sha256": {"dtype": "string", "_type": "Value"},
-    "image": {"_type": "Image"},
-    "format": {"dtype": "string", "_type": "Value"},
-    "mode": {"dtype": "string", "_type": "Value"},
-    "width": {"dtype": "int32", "_type": "Value"},
-    "height": {"dtype": "int32", "_type": "Value"},
-    "change": {"dtype": "string", "_type": "Value"},
-}
-
 IMAGE_SCHEMA = pa.schema(
     [
         pa.field("sha256", pa.string(), nullable=False),
-        # the original bytes, and the file's name in its episode (null for a data: URL)
+        # the original bytes, and the file's name in its episode (null for a data: URL); Hugging
+        # Face `datasets` shows pictures after `.cast_column("image", datasets.Image())`
         pa.field("image", pa.struct([("bytes", pa.large_binary()), ("path", pa.string())])),
         pa.field("format", pa.string(), nullable=False),
         pa.field("mode", pa.string(), nullable=False),
@@ -80,9 +71,7 @@ IMAGE_SCHEMA = pa.schema(
         pa.field("height", pa.int32(), nullable=False),
         # what decoding will change (see images.py), comma separated; null for nothing
         pa.field("change", pa.string()),
-    ],
-    # Lets Hugging Face `datasets` decode the column as an Image.
-    metadata={"huggingface": json.dumps({"info": {"features": _IMAGE_FEATURES}})},
+    ]
 )
 
 QUARANTINE_SCHEMA = pa.schema(

@@ -9,72 +9,90 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from adaptermill.errors import UserError
 from adaptermill.rows.schema import QUARANTINE_SCHEMA
 
 KINDS = ("shards", "images", "quarantine")
 
 
-def summarize(manifest: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], pa.Table]:
-    """The summary of one ingested source, and its quarantine table (sorted by file and line).
+def summarize(manifest: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The summary of one ingested source.
 
-    `lines` (not blank) is always `rows` plus `quarantined`, in each file and in sum.
+    `lines` (not blank) is always `rows` plus `quarantined`. `UserError` when the shards on disk do
+    not add up to that.
     """
     names = [shard["name"] for shard in manifest["shards"]]
-    files: dict[str, dict[str, int]] = {}
-    without_metadata = 0
-    tables = []
-    for name in names:
-        table = pq.read_table(folder / "quarantine" / f"{name}.parquet")
-        facts = json.loads(table.schema.metadata[b"adaptermill"])
-        files.update(facts["files"])
-        without_metadata += facts["episodes_without_metadata"]
-        tables.append(table.replace_schema_metadata(None))
-    quarantine = pa.concat_tables(tables) if tables else QUARANTINE_SCHEMA.empty_table()
-    quarantine = quarantine.sort_by([("file", "ascending"), ("line", "ascending")])
     totals: Counter[str] = Counter()
-    for counts in files.values():
-        totals.update(counts)
+    reasons: Counter[str] = Counter()
     families: Counter[str] = Counter()
     variants: Counter[str] = Counter()
+    images = []
     for name in names:
-        columns = pq.read_table(
-            folder / "shards" / f"{name}.parquet", columns=["family", "variant"]
-        )
-        families.update(columns["family"].to_pylist())
-        variants.update(columns["variant"].to_pylist())
-    images = [
-        sha256
-        for name in names
-        for sha256 in pq.read_table(folder / "images" / f"{name}.parquet", columns=["sha256"])[
-            "sha256"
-        ].to_pylist()
-    ]
-    summary = {
+        quarantine = pq.ParquetFile(folder / "quarantine" / f"{name}.parquet")
+        facts = json.loads(quarantine.metadata.metadata[b"adaptermill"])
+        counted: Counter[str] = Counter(files=len(facts["files"]))
+        for counts in facts["files"].values():
+            counted.update(counts)
+        counted["episodes_without_metadata"] = facts["episodes_without_metadata"]
+        rows = pq.read_table(folder / "shards" / f"{name}.parquet", columns=["family", "variant"])
+        if counted["lines"] != rows.num_rows + quarantine.metadata.num_rows:
+            raise UserError(
+                f"shard {name} in {folder} does not add up: {counted['lines']} lines, "
+                f"{rows.num_rows} rows, {quarantine.metadata.num_rows} quarantined; delete its "
+                "files under shards/, images/ and quarantine/, and build again"
+            )
+        totals.update(counted)
+        reasons.update(_counts(quarantine.read(columns=["reason"])["reason"]))
+        families.update(_counts(rows["family"]))
+        variants.update(_counts(rows["variant"]))
+        path = folder / "images" / f"{name}.parquet"
+        images.append(pq.read_table(path, columns=["sha256"])["sha256"])
+    stored = sum(len(column) for column in images)
+    distinct = pc.count_distinct(
+        pa.chunked_array([chunk for column in images for chunk in column.chunks], pa.string())
+    ).as_py()
+    return {
         "source": manifest["source"],
         "lines": totals["lines"],
         "rows": totals["rows"],
         "quarantined": totals["quarantined"],
-        "reasons": _sorted(Counter(quarantine["reason"].to_pylist())),
-        "files": len(files),
+        "reasons": _sorted(reasons),
+        "files": totals["files"],
         "episodes": manifest["episodes"],
         "replaced": manifest["replaced"],
         "folders_without_rows": manifest["folders_without_rows"],
-        "episodes_without_metadata": without_metadata,
+        "episodes_without_metadata": totals["episodes_without_metadata"],
         "families": _sorted(families),
         "variants": _sorted(variants),
-        "images": len(set(images)),
-        "images_repeated_across_shards": len(images) - len(set(images)),
+        "images": distinct,
+        "images_repeated_across_shards": stored - distinct,
         "bytes": manifest["bytes"],
         "shards": names,
     }
-    assert (
-        summary["lines"]
-        == summary["rows"] + summary["quarantined"]
-        == sum(counts["rows"] + counts["quarantined"] for counts in files.values())
-    ), "lines in are not rows plus quarantined"
-    return summary, quarantine
+
+
+def merge_quarantine(manifest: Mapping[str, Any], folder: Path, output: Path) -> None:
+    """Writes the quarantine records of all shards to one file, shard by shard.
+
+    There `file` is a path that can be opened, where shards hold the path below the source's root.
+    """
+    with pq.ParquetWriter(output, QUARANTINE_SCHEMA, compression="zstd") as writer:
+        for shard in manifest["shards"]:
+            roots = {
+                episode["task_id"]: str(Path(episode["folder"]).parent)
+                for episode in shard["episodes"]
+            }
+            file = pq.ParquetFile(folder / "quarantine" / f"{shard['name']}.parquet")
+            for group in range(file.num_row_groups):
+                table = file.read_row_group(group).replace_schema_metadata(None)
+                names = table["file"].to_pylist()
+                paths = [f"{roots[name.split('/', 1)[0]]}/{name}" for name in names]
+                position = table.schema.get_field_index("file")
+                field = QUARANTINE_SCHEMA.field("file")
+                writer.write_table(table.set_column(position, field, pa.array(paths, pa.string())))
 
 
 def combine(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -97,7 +115,7 @@ def combine(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def too_many(quarantined: int, lines: int, limit: float) -> bool:
     """Whether more was refused than `limit`: a whole number is a count, a fraction a share."""
-    allowed = limit if isinstance(limit, int) or limit > 1 else limit * lines
+    allowed = limit if limit >= 1 else limit * lines
     return quarantined > allowed
 
 
@@ -121,11 +139,16 @@ def remove_superseded(folder: Path, names: Sequence[str]) -> int:
     """Deletes shard files that are not among `names`; returns how many."""
     removed = 0
     for kind in KINDS:
-        for path in (folder / kind).glob("*.parquet"):
+        # Also what a killed job left half written: by now every shard is there.
+        for path in [*(folder / kind).glob("*.parquet"), *(folder / kind).glob(".*.tmp")]:
             if path.stem not in names:
                 path.unlink()
                 removed += 1
     return removed
+
+
+def _counts(column: pa.ChunkedArray) -> dict[str, int]:
+    return {entry["values"]: entry["counts"] for entry in column.value_counts().to_pylist()}
 
 
 def _sorted(counts: Counter[str]) -> dict[str, int]:

@@ -68,7 +68,8 @@ def _blocks(path: Path) -> Iterator[bytes]:
         yield from _zstd_blocks(path)
         return
     with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as stream:
-        while block := stream.read(_BLOCK):
+        # Unlike read(), read1() hands over what there is before a cut.
+        while block := stream.read1(_BLOCK):
             yield block
 
 

@@ -50,9 +50,15 @@ class ReplayReader:
         replaced = without_rows = 0
         for root in cls.roots(paths):
             with os.scandir(root) as entries:
-                folders = [e.name for e in entries if not e.name.startswith("_") and e.is_dir()]
-            for name in folders:
+                names = [entry.name for entry in entries if not entry.name.startswith("_")]
+            for name in names:
                 folder = Path(root, name)
+                if not folder.is_dir():
+                    continue
+                if not _is_utf8(name):
+                    raise UserError(
+                        f"{root} holds a folder {name!r}: its name is no UTF-8; rename it"
+                    )
                 if not any((folder / rows).is_file() for rows in ROWS_NAMES):
                     without_rows += 1
                     continue
@@ -84,3 +90,11 @@ class ReplayReader:
             path = episode.folder / name
             if path.is_file():
                 yield from read_lines(path, f"{episode.task_id}/{name}")
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

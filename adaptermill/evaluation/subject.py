@@ -1,0 +1,63 @@
+"""The model that is evaluated: the frozen base, alone or with a finished adapter on it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from pathlib import Path
+
+import torch
+from peft import PeftModel, get_peft_model_state_dict
+from safetensors import safe_open
+
+from adaptermill.errors import UserError
+from adaptermill.models.base import BaseRef, load_model
+from adaptermill.provenance import key
+
+WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
+
+
+def subject_key(folder: Path) -> str:
+    """The adapter's key as its `training.json` has it; the hash of its files for a foreign one."""
+    for name in (WEIGHTS, CONFIG):
+        if not (folder / name).is_file():
+            raise UserError(f"{folder} is no finished adapter: it has no {name}")
+    try:
+        return json.loads((folder / "training.json").read_text(encoding="utf-8"))["key"]
+    except FileNotFoundError:
+        return key(**{name: _sha256(folder / name) for name in (WEIGHTS, CONFIG)})
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def load_subject(
+    ref: BaseRef, adapter: Path | None, device: str | torch.device, dtype: torch.dtype
+) -> torch.nn.Module:
+    """The model in evaluation mode; `UserError` when the adapter does not fit the base.
+
+    The adapter is loaded as users load it, by `PeftModel.from_pretrained`, and not merged.
+    """
+    base = load_model(ref, device, dtype)
+    if adapter is None:
+        return base
+    try:
+        with warnings.catch_warnings():
+            # Said as an error below, with the tensor's name.
+            warnings.filterwarnings("ignore", message="Found missing adapter keys")
+            model = PeftModel.from_pretrained(base, str(adapter))
+    except (RuntimeError, ValueError) as error:
+        raise UserError(
+            f"the adapter {adapter} does not fit the base {ref.model}: {error}"
+        ) from None
+    with safe_open(adapter / WEIGHTS, framework="pt") as saved:
+        differ = set(saved.keys()) ^ set(get_peft_model_state_dict(model))
+    if differ:
+        raise UserError(
+            f"the adapter {adapter} does not fit the base {ref.model}: {len(differ)} tensors are "
+            f"in one and not in the other, for instance {min(differ)}"
+        )
+    return model.eval()

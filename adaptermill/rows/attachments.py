@@ -1,0 +1,58 @@
+"""The bytes of an image that a row names: a file beside the row, or a data: URL; nothing else."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+from pathlib import Path
+
+from adaptermill.rows.records import Problem
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_DATA_URL = re.compile(r"data:[^,;]*(;[^,;]*)*;base64,", re.IGNORECASE)
+
+
+def read_image(url: str, folder: Path, most: int) -> tuple[bytes, str | None]:
+    """The bytes, and the file's name below the episode's `folder` (None for a data: URL).
+
+    Raises `Problem` for what is missing, lies outside the folder, is not a file, or has more than
+    `most` bytes. Nothing outside the folder is opened, and nothing is fetched.
+    """
+    if url[:5].lower() == "data:":
+        return _from_data_url(url), None
+    return _from_file(url, folder, most), url
+
+
+def _from_data_url(url: str) -> bytes:
+    header = _DATA_URL.match(url)
+    if header is None:
+        raise Problem("image_not_an_image", "a data: URL without `;base64,`")
+    try:
+        return base64.b64decode(url[header.end() :], validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise Problem("image_truncated", f"the data: URL is not base64: {error}") from None
+
+
+def _from_file(url: str, folder: Path, most: int) -> bytes:
+    """The bytes of an image beside the rows; `most` is the largest file that is read."""
+    if os.path.isabs(url) or url.startswith("~"):
+        raise Problem("path_outside_episode", f"{url} is an absolute path; it is not opened")
+    if _SCHEME.match(url):
+        raise Problem("remote_url", f"{url[:100]} is not beside the rows; it is not fetched")
+    try:
+        real = os.path.realpath(folder / url)
+        home = os.path.realpath(folder)
+        if os.path.commonpath([real, home]) != home:
+            raise Problem("path_outside_episode", f"{url} leads out of the episode's folder")
+        if os.path.exists(real) and not os.path.isfile(real):
+            raise Problem("image_missing", f"{url!r} is no file")
+        with open(real, "rb") as handle:
+            if os.fstat(handle.fileno()).st_size > most:
+                message = f"{url}: the file is larger than any image within ingest.image.max_pixels"
+                raise Problem("image_too_large", message)
+            return handle.read()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise Problem("image_missing", f"{url}: {reason}") from None

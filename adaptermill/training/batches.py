@@ -1,0 +1,67 @@
+"""Global batches: cut from the plan, their common prefix, and their shares per process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from adaptermill.errors import UserError
+from adaptermill.models.encode import Encoded
+
+
+@dataclass(frozen=True)
+class PlanLine:
+    """One line of the plan: a row to train on, as `ce` or `anchor`."""
+
+    epoch: int
+    position: int
+    row_id: str
+    kind: str
+
+
+def read_plan(path: Path) -> list[PlanLine]:
+    """The plan in its order; `UserError` for an empty one."""
+    columns = pq.read_table(path).to_pydict()
+    names = ("epoch", "position", "row_id", "kind")
+    lines = [PlanLine(*values) for values in zip(*(columns[n] for n in names), strict=True)]
+    if not lines:
+        raise UserError(f"{path} is empty: there is nothing to train on")
+    return lines
+
+
+def cut(plan: Sequence[PlanLine], batch_rows: int) -> list[list[PlanLine]]:
+    """Consecutive batches of `batch_rows` lines; the last may be shorter."""
+    return [list(plan[at : at + batch_rows]) for at in range(0, len(plan), batch_rows)]
+
+
+def common_prefix(rows: Sequence[Encoded]) -> int:
+    """How many first tokens all rows share.
+
+    It ends before the first image token (equal ids may be other pixels) and leaves every prompt at
+    least one token of its own.
+    """
+    limit = min(row.prompt_length - 1 for row in rows)
+    limit = min([limit, *(row.first_image for row in rows if row.first_image is not None)])
+    first = rows[0].input_ids
+    for row in rows[1:]:
+        differs = (first[:limit] != row.input_ids[:limit]).nonzero()
+        if len(differs):
+            limit = int(differs[0])
+    return limit
+
+
+def share_out(lengths: Sequence[int], processes: int) -> list[list[int]]:
+    """Positions of a batch per process, with nearly equal token counts; some may get none.
+
+    Longest first to the process with the fewest tokens: the same on every process.
+    """
+    shares: list[list[int]] = [[] for _ in range(processes)]
+    loads = [0] * processes
+    for place in sorted(range(len(lengths)), key=lambda place: (-lengths[place], place)):
+        process = loads.index(min(loads))
+        shares[process].append(place)
+        loads[process] += lengths[place]
+    return [sorted(share) for share in shares]
