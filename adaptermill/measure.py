@@ -10,35 +10,30 @@ from typing import Any
 
 import pyarrow as pa
 
+from adaptermill.measurements import MEASURE_SCHEMA, common_prefix, with_prefix
 from adaptermill.models.encode import Encoder, TemplatePrefixError
 from adaptermill.rows.dataset import image_sizes, iterate
 
-MEASURE_SCHEMA = pa.schema(
-    [
-        pa.field("row_id", pa.string(), nullable=False),
-        # tokens; the target counts its end-of-turn token; null where the row cannot be encoded
-        pa.field("prompt_tokens", pa.int32()),
-        pa.field("target_tokens", pa.int32()),
-        pa.field("image_tokens", pa.int32()),
-        # false: no "action" key in the answer, so its action mask is all true
-        pa.field("has_action_key", pa.bool_()),
-        # template_prefix, or null for a row that can be trained on
-        pa.field("reason", pa.string()),
-        pa.field("detail", pa.string()),
-    ]
-)
-
 
 def measure_shard(rows: Path, images: Path, encoder: Encoder) -> pa.Table:
-    """A line of MEASURE_SCHEMA for every row of the shard, in its order."""
+    """A line of MEASURE_SCHEMA for every row of the shard, in its order, and the common prefix."""
     sizes = image_sizes(images)
     lines: list[dict[str, Any]] = []
+    prefix: list[int] | None = None
     for row in iterate(rows):
         line: dict[str, Any] = {"row_id": row.row_id}
         try:
-            made = encoder.measure(row.messages, row.target, [sizes[name] for name in row.images])
-            line |= vars(made)
+            made = encoder.tokens(row.messages, row.target, [sizes[name] for name in row.images])
         except TemplatePrefixError as error:
             line |= {"reason": "template_prefix", "detail": str(error)}
+        else:
+            prompt = made.input_ids[: made.prompt_length].tolist()
+            prefix = prompt if prefix is None else common_prefix([prefix, prompt])
+            line |= {
+                "prompt_tokens": made.prompt_length,
+                "target_tokens": len(made.targets),
+                "image_tokens": made.image_tokens,
+                "has_action_key": made.has_action_key,
+            }
         lines.append(line)
-    return pa.Table.from_pylist(lines, schema=MEASURE_SCHEMA)
+    return with_prefix(pa.Table.from_pylist(lines, schema=MEASURE_SCHEMA), prefix)

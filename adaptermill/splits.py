@@ -54,18 +54,28 @@ def in_fraction(key: float, fraction: float) -> bool:
     return fraction >= 1 or key < fraction
 
 
-def groups_of_sources(episodes: pd.DataFrame, column: str) -> tuple[dict[str, str], int]:
-    """Source -> group for `group_by: macro` or `site`, and how many sources lack the column.
+def groups_of_sources(episodes: pd.DataFrame, column: str) -> tuple[list[list[str]], int]:
+    """The groups of each episode for `group_by: macro` or `site`, and how many sources have none.
 
-    A source's group is what its own episodes (not chains) say; a source without one is its own
-    group. `episodes` has `sources` (lists) and the column, in a fixed order.
+    `episodes[column]` holds the values that an episode's own rows carry. A source's groups are the
+    values of the episodes made from it alone, so that an episode and its recovery stay together and
+    a chain belongs where its parts do. For a part that has no episode of its own, the chain's own
+    values serve; a source without any value is its own group.
     """
-    groups: dict[str, str] = {}
-    for sources, value in zip(episodes["sources"], episodes[column], strict=True):
-        if len(sources) == 1 and isinstance(value, str):
-            groups.setdefault(sources[0], value)
-    every = {source for sources in episodes["sources"] for source in sources}
-    return groups, len(every - set(groups))
+    known: dict[str, set[str]] = {}
+    for sources, values in zip(episodes["sources"], episodes[column], strict=True):
+        if len(sources) == 1 and len(values):
+            known.setdefault(sources[0], set()).update(values)
+    alone: set[str] = set()
+    groups = []
+    for sources, values in zip(episodes["sources"], episodes[column], strict=True):
+        own: set[str] = set()
+        for source in sources:
+            own |= known.get(source) or set(values) or {source}
+            if source not in known and not len(values):
+                alone.add(source)
+        groups.append(sorted(own))
+    return groups, len(alone)
 
 
 def split_episodes(
@@ -73,27 +83,30 @@ def split_episodes(
 ) -> tuple[pd.DataFrame, int]:
     """Adds `side`, `group` and `fraction_key` to a table with a line per episode.
 
-    `episodes` has `task_id`, `sources` and, for `group_by` macro or site, that column. Returns the
-    table and the number of sources that had to be their own group.
+    `episodes` has `task_id`, `sources` and, for `group_by` macro or site, that column as lists of
+    values. Returns the table and the number of sources that had to be their own group. A `group` of
+    several names, joined by `+`, is a chain's.
     """
     column = str(settings["group_by"])
-    groups, without = ({}, 0) if column == "source" else groups_of_sources(episodes, column)
-    sides, names, keys = [], [], []
-    for sources in episodes["sources"]:
-        own = [groups.get(source, source) for source in sources]
-        sides.append(
-            side_of_episode(
-                own,
-                float(settings["validation_fraction"]),  # type: ignore[arg-type]
-                float(settings["test_fraction"]),  # type: ignore[arg-type]
-                str(settings["mixed_chains"]),
-            )
+    if column == "source":
+        groups, alone = [sorted(set(sources)) for sources in episodes["sources"]], 0
+    else:
+        groups, alone = groups_of_sources(episodes, column)
+    sides = [
+        side_of_episode(
+            own,
+            float(settings["validation_fraction"]),  # type: ignore[arg-type]
+            float(settings["test_fraction"]),  # type: ignore[arg-type]
+            str(settings["mixed_chains"]),
         )
-        names.append("+".join(sorted(set(own))))
-        keys.append(fraction_key(sources))
-    return episodes.assign(side=sides, group=names, fraction_key=keys), without
+        for own in groups
+    ]
+    names = ["+".join(own) for own in groups]
+    keys = [fraction_key(sources) for sources in episodes["sources"]]
+    return episodes.assign(side=sides, group=names, fraction_key=keys), alone
 
 
 def rename(families: pd.Series, renames: Mapping[str, Sequence[str]]) -> pd.Series:
     """Families under the names that the configuration gives them."""
-    return families.replace({old: new for new, olds in renames.items() for old in olds})
+    new_names = {old: new for new, olds in renames.items() for old in olds}
+    return families.map(lambda family: new_names.get(family, family))

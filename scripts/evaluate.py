@@ -4,8 +4,9 @@
         --heldout results/splits/heldout.parquet --data results/ingest/main \\
         --state results/.work/evaluation/0f3a… --output drag.parquet
 
-Each row is scored by itself (teacher-forced) and, with `generate: true`, answered greedily. Finished
-chunks of rows are kept in the state folder; start it again after an interruption and it goes on.
+Each row is scored by itself (teacher-forced) and, with `generate: true`, answered greedily.
+Finished chunks of rows are kept in the state folder; start it again after an interruption and it
+goes on.
 """
 
 from __future__ import annotations

@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from adaptermill.atomic import replacing, write_json
-from adaptermill.errors import run_command
+from adaptermill.errors import UserError, run_command
 from adaptermill.fitsets.composition import DROPPED_SCHEMA, FITSET_SCHEMA, composition
+from adaptermill.fitsets.lengths import with_lengths
 from adaptermill.fitsets.plan import make_plan, to_table
 from adaptermill.fitsets.select import fitset_columns, select
 
@@ -40,19 +41,23 @@ def main(argv: list[str] | None = None) -> None:
     settings = json.loads(arguments.spec.read_text(encoding="utf-8"))["settings"]
     recipe = settings["recipe"]
 
-    rows = pd.read_parquet(arguments.rows)
     measures = pd.read_parquet(arguments.measures)
-    rows = rows.merge(measures, on="row_id", how="left", validate="one_to_one")
+    rows = with_lengths(pd.read_parquet(arguments.rows), measures, settings["max_tokens"])
     chosen = select(rows, settings)
     plan = make_plan(
-        list(chosen.of_kind("ce")["row_id"]),
-        list(chosen.of_kind("anchor")["row_id"]),
+        chosen.contents("ce"),
+        chosen.contents("anchor"),
         seed=recipe["seed"],
         epochs=recipe["epochs"],
         anchor_ratio=recipe["anchor_ratio"] if recipe["beta"] else 0,
         batch_rows=recipe["batch_rows"],
         max_steps=recipe["max_steps"],
     )
+    if not plan:
+        raise UserError(
+            f"adapters.{settings['adapter']}: {recipe['epochs']} epochs of "
+            f"{len(chosen.of_kind('ce'))} rows are less than one row; raise epochs"
+        )
     drawn = {line.row_id for line in plan if line.kind == "anchor"}
     undrawn = (chosen.kept["kind"] == "anchor") & ~chosen.kept["row_id"].isin(drawn)
     chosen.drop(undrawn, "plan", "not_drawn")
@@ -70,6 +75,8 @@ def main(argv: list[str] | None = None) -> None:
         f"{settings['adapter']}: {kept} rows of {made['input']}; {made['plan']['rows']} in "
         f"{made['plan']['steps']} steps"
     )
+    if recipe["beta"] and settings["anchor_families"] and "anchor" not in made["kept"]:
+        print("  no anchor row: the anchor families have no row that can be trained on")
     for reason, count in made["dropped"].items():
         print(f"  {count:>8}  left out: {reason}")
 

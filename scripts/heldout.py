@@ -16,11 +16,14 @@ import pandas as pd
 from adaptermill.atomic import replacing, write_json
 from adaptermill.errors import run_command
 from adaptermill.fitsets.composition import lines_hash
+from adaptermill.fitsets.lengths import COUNTS, with_lengths
 
 COLUMNS = [
     *("row_id", "task_id", "family", "step", "op", "variant"),
     *("prompt_tokens", "target_tokens", "image_tokens", "content_hash"),
 ]
+# What an evaluation is made of or repeats.
+DIGESTED = ["row_id", "content_hash", "family", "op", "variant"]
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -37,25 +40,26 @@ def main(argv: list[str] | None = None) -> None:
 
     rows = pd.read_parquet(arguments.rows)
     rows = rows[(rows["side"] == settings["side"]) & rows["trainable"]]
-    measures = pd.read_parquet(arguments.measures)
-    rows = rows.merge(measures, on="row_id", how="left", validate="one_to_one")
-    total = rows["prompt_tokens"] + rows["target_tokens"]
-    reasons = rows["reason"].mask(total > settings["max_tokens"], "too_long")
-    heldout = rows[reasons.isna()].sort_values("row_id", ignore_index=True)
-    heldout = heldout.astype(
-        dict.fromkeys(("prompt_tokens", "target_tokens", "image_tokens"), "int32")
+    rows = rows.assign(episode=rows["source"] + "/" + rows["task_id"])
+    rows = with_lengths(rows, pd.read_parquet(arguments.measures), settings["max_tokens"])
+    heldout = rows[rows["unfit"].isna()].sort_values("row_id", ignore_index=True)
+    heldout = heldout.astype(dict.fromkeys(COUNTS, "int32"))
+    families = heldout.groupby("family", sort=True).agg(
+        rows=("row_id", "size"), episodes=("episode", "nunique")
     )
-    families = heldout.groupby("family", sort=True)["task_id"].agg(["size", "nunique"])
     summary = {
         "side": settings["side"],
-        "digest": lines_hash(heldout[["row_id", "content_hash", "family"]].itertuples(index=False)),
+        "digest": lines_hash(heldout[DIGESTED].itertuples(index=False)),
         "rows": len(heldout),
-        "episodes": int(heldout["task_id"].nunique()),
+        "episodes": int(heldout["episode"].nunique()),
         "families": {
             str(family): {"rows": int(size), "episodes": int(episodes)}
             for family, size, episodes in families.itertuples()
         },
-        "left_out": {str(k): int(v) for k, v in reasons.value_counts().sort_index().items()},
+        "left_out": {
+            str(reason): int(count)
+            for reason, count in rows["unfit"].value_counts().sort_index().items()
+        },
     }
     with replacing(arguments.output) as temporary:
         heldout[COLUMNS].to_parquet(temporary, index=False)

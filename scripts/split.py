@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from adaptermill.atomic import replacing, write_json
@@ -34,22 +35,31 @@ EPISODE_COLUMNS = [
 def read_rows(folders: list[Path]) -> pd.DataFrame:
     """The index of all rows of all sources, in a fixed order."""
     paths = [path for folder in folders for path in shard_paths(folder, "shards")]
-    frames = [pq.read_table(path, columns=COLUMNS).to_pandas() for path in paths]
-    rows = pd.concat(frames, ignore_index=True)
+    tables = [pq.read_table(path, columns=COLUMNS) for path in paths]
+    if not any(table.num_rows for table in tables):
+        given = ", ".join(map(str, folders))
+        raise UserError(
+            f"no row came in from {given}; quarantine.parquet there says why lines were refused"
+        )
+    rows = pa.concat_tables(tables).to_pandas()
     rows["sources"] = [tuple(sources) for sources in rows["sources"]]
     rows["images"] = [len(images) for images in rows["images"]]
     return rows.sort_values(["source", "task_id", "step"], ignore_index=True)
 
 
+def _values(column: pd.Series) -> list[str]:
+    return sorted(set(column.dropna()))
+
+
 def episodes_of(rows: pd.DataFrame) -> pd.DataFrame:
-    """A line per episode of each source."""
+    """A line per episode of each source; `macro`, `site` and `families` list what its rows say."""
     grouped = rows.groupby(["source", "task_id"], sort=True, as_index=False)
     return grouped.agg(
         variant=("variant", "first"),
         sources=("sources", "first"),
-        macro=("macro", "first"),
-        site=("site", "first"),
-        families=("family", lambda families: sorted(set(families))),
+        macro=("macro", _values),
+        site=("site", _values),
+        families=("family", _values),
         rows=("row_id", "size"),
     )
 

@@ -137,7 +137,7 @@ def describe(
         "adapter": spec["name"],
         "method": recipe.method,
         "key": arguments.key,
-        "base": {"model": ref.model, "revision": ref.revision, "identity": ref.identity},
+        "base": {"model": ref.name, "revision": ref.revision, "identity": ref.identity},
         "recipe": recipe.as_dict(),
         "rows": {kind: kinds.count(kind) for kind in sorted(set(kinds))},
         "steps": len(trainer.batches),

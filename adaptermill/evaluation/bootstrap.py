@@ -8,6 +8,8 @@ mean over tokens. Two figures over the same episodes are compared on the same re
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import numpy as np
 
 CONFIDENCE = 0.95
@@ -32,7 +34,7 @@ class Bootstrap:
         sums = np.concatenate([counts @ summands for counts in self._blocks(len(summands))])
         return sums[:, 0] / sums[:, 1]
 
-    def _blocks(self, episodes: int) -> list[np.ndarray]:
+    def _blocks(self, episodes: int) -> Iterable[np.ndarray]:
         """How often each resample holds each episode, in blocks int64 [some, episodes]."""
         rows = max(1, _BLOCK_COUNTS // episodes)
         if rows < self.resamples:
@@ -41,7 +43,7 @@ class Bootstrap:
             self._drawn = episodes, next(iter(self._draw(episodes, rows)))
         return [self._drawn[1]]
 
-    def _draw(self, episodes: int, rows: int):
+    def _draw(self, episodes: int, rows: int) -> Iterator[np.ndarray]:
         generator = np.random.default_rng([self.seed, episodes])
         shares = np.full(episodes, 1.0 / episodes)
         for start in range(0, self.resamples, rows):

@@ -53,8 +53,9 @@ METRICS = {
         Metric(
             "anchor",
             DRIFT,
-            "mean over rows of the anchor penalty against the base: with d = log p_base - log p "
-            "clamped to [-20, 8], the mean of exp(d) - d - 1 over the action's tokens; 0 is the base",
+            "mean over rows of the anchor penalty against the base, 0 for the base itself: with "
+            "d = log p_base - log p clamped to [-20, 8], the mean of exp(d) - d - 1 over the "
+            "action's tokens",
             "lower",
         ),
         Metric("json_valid", GENERATED, "share of answers that are one JSON object", "higher"),
@@ -115,7 +116,7 @@ class RowFigures:
 
 @dataclass(frozen=True)
 class EpisodeSums:
-    """A metric's summands per episode, of the episodes that have any; and what they were made of."""
+    """A metric's summands per episode, of the episodes that have any, and from how many rows."""
 
     numerators: np.ndarray
     denominators: np.ndarray

@@ -238,7 +238,7 @@ def log_in(writer: Writer, mistake: bool) -> Script:
 def order(writer: Writer, mistake: bool) -> Script:
     """Choose a size and give a name, then buy."""
     name, slip = writer.random.sample(WORDS, 2)
-    sizes = ["small", "medium", "large"]
+    sizes = ["Small", "Medium", "Large"]
     size = writer.random.choice(sizes)
     first = writer.widget("select", cell(0, 1, 6), "Size", "select", value=", ".join(sizes))
     second = writer.widget("field", cell(0, 2, 6), "For", "input")

@@ -53,11 +53,17 @@ def lines_hash(lines: Iterable[Sequence[object]]) -> str:
 
 
 def identities(fitset: pd.DataFrame, plan: Sequence[Line]) -> dict[str, str]:
-    """The hashes that enter the adapter's key: of the fit set's rows, and of the plan."""
-    rows = fitset[["row_id", "kind", "content_hash"]].sort_values("row_id")
+    """The hashes that enter the adapter's key: of the fit set's rows, and of the plan.
+
+    A row counts by its content: the same row under another name (a copied episode, a renamed
+    source) changes nothing that is learned.
+    """
+    contents = dict(zip(fitset["row_id"], fitset["content_hash"], strict=True))
     return {
-        "fitset": lines_hash(rows.itertuples(index=False)),
-        "plan": lines_hash((line.epoch, line.position, line.row_id, line.kind) for line in plan),
+        "fitset": lines_hash(sorted(zip(fitset["kind"], fitset["content_hash"], strict=True))),
+        "plan": lines_hash(
+            (line.epoch, line.position, line.kind, contents[line.row_id]) for line in plan
+        ),
     }
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from adaptermill.errors import UserError
-from adaptermill.fitsets.plan import draw
+from adaptermill.fitsets.plan import draw, names_of
 from adaptermill.splits import in_fraction
 
 DEDUP_COLUMNS = {
@@ -28,7 +28,7 @@ MOST_TWINS = 0.05
 class Selection:
     """Rows on their way into one adapter's fit set.
 
-    `rows` is the row index joined with the token counts, in its order; `kept` are the rows still
+    `rows` is the row index joined with its lengths, in its order; `kept` are the rows still
     in, with their `kind`; `dropped` lists (row_id, stage, reason, detail).
     """
 
@@ -38,19 +38,28 @@ class Selection:
         self.dropped: list[pd.DataFrame] = []
 
     def drop(
-        self, out: pd.Series, stage: str, reason: str, detail: pd.Series | str | None = None
+        self,
+        out: pd.Series,
+        stage: str,
+        reason: pd.Series | str,
+        detail: pd.Series | None = None,
     ) -> None:
-        """Takes the rows where `out` is true out of `kept`."""
-        gone = self.kept.loc[out, ["row_id"]].assign(stage=stage, reason=reason, detail=None)
-        if isinstance(detail, pd.Series):
-            gone["detail"] = detail[out]
-        elif detail is not None:
-            gone["detail"] = detail
-        self.dropped.append(gone)
+        """Takes the rows where `out` is true out of `kept`; series are read line by line."""
+        gone = pd.DataFrame({"row_id": self.kept.loc[out, "row_id"]}, dtype=object)
+        gone["stage"] = stage
+        # Cut to the same lines first: a longer series would lengthen a frame without lines.
+        gone["reason"] = reason if isinstance(reason, str) else reason[out]
+        gone["detail"] = None if detail is None else detail[out]
+        self.dropped.append(gone.astype(object))
         self.kept = self.kept[~out]
 
     def of_kind(self, kind: str) -> pd.DataFrame:
         return self.kept[self.kept["kind"] == kind]
+
+    def contents(self, kind: str) -> dict[str, str]:
+        """Row id -> content hash of the rows of that kind, in order."""
+        rows = self.of_kind(kind)
+        return dict(zip(rows["row_id"], rows["content_hash"], strict=True))
 
     def dropped_table(self) -> pd.DataFrame:
         columns = ["row_id", "stage", "reason", "detail"]
@@ -62,9 +71,10 @@ class Selection:
 def select(rows: pd.DataFrame, settings: Mapping[str, Any]) -> Selection:
     """Chooses cross-entropy rows and the anchor pool of one adapter.
 
-    `rows` is the row index (see scripts/split.py) joined with MEASURE_SCHEMA by row_id. `UserError`
-    when the adapter names a family that no row has, when nothing is left to train on, or when over
-    5 % of the anchor pool are copies of its own rows.
+    `rows` is the row index of scripts/split.py with lengths (lengths.py). Shares, variants, listed
+    episodes, `drop_done` and the cap hold for the pool too; `limit` is for CE rows alone.
+    `UserError` when the adapter names a family that no row has, when nothing is left to train on,
+    or when over 5 % of the anchor pool are copies of its own rows.
     """
     recipe = settings["recipe"]
     own = set(settings["own_families"])
@@ -73,35 +83,34 @@ def select(rows: pd.DataFrame, settings: Mapping[str, Any]) -> Selection:
     chosen = Selection(rows)
     _take_sides(chosen, recipe, own, anchors)
     _take_shares(chosen, recipe)
-    _take_encodable(chosen, settings["max_tokens"])
-    chosen.kept = chosen.kept.assign(
-        kind=["ce" if family in own else "anchor" for family in chosen.kept["family"]]
+    chosen.drop(
+        chosen.kept["unfit"].notna(), "measure", chosen.kept["unfit"], chosen.kept["unfit_detail"]
     )
+    kinds = chosen.kept["family"].isin(own).map({True: "ce", False: "anchor"})
+    chosen.kept = chosen.kept.assign(kind=kinds.astype(object))
     _drop_duplicates(chosen, recipe["dedup"])
-    _drop_twins(chosen, settings["adapter"])
     if recipe["limit"] is not None:
-        ce = list(chosen.of_kind("ce")["row_id"])
-        inside = set(draw(ce, recipe["limit"], "limit", recipe["seed"]))
+        inside = draw(names_of(chosen.contents("ce")), recipe["limit"], "limit", recipe["seed"])
         over = (chosen.kept["kind"] == "ce") & ~chosen.kept["row_id"].isin(inside)
         chosen.drop(over, "selection", "limit")
+    _drop_twins(chosen, settings["adapter"])
     if chosen.of_kind("ce").empty:
-        raise UserError(_nothing_left(chosen, settings["adapter"]))
+        raise UserError(_nothing_left(chosen, settings["adapter"], own))
     return chosen
 
 
 def _check_families(rows: pd.DataFrame, settings: Mapping[str, Any]) -> None:
     recipe = settings["recipe"]
-    there = rows["family"].value_counts().sort_index()
+    there = set(rows["family"])
     for setting in ("families", "anchor_families"):
         named = recipe[setting]
         if not isinstance(named, list):
             continue
-        unknown = [family for family in named if family not in there.index]
+        unknown = [family for family in named if family not in there]
         if unknown:
-            known = "\n".join(f"  {count:>8}  {family}" for family, count in there.items())
             raise UserError(
                 f"adapters.{settings['adapter']}.{setting}: no row has the family "
-                f"{', '.join(map(repr, unknown))}. The data has\n{known}"
+                f"{', '.join(map(repr, unknown))}. {_families(rows)}"
             )
 
 
@@ -124,21 +133,24 @@ def _take_shares(chosen: Selection, recipe: Mapping[str, Any]) -> None:
     inside = [in_fraction(key, recipe["fraction"]) for key in chosen.kept["fraction_key"]]
     chosen.drop(~pd.Series(inside, chosen.kept.index, dtype=bool), "selection", "fraction")
     if recipe["episode_ids"] is not None:
-        listed = set(Path(recipe["episode_ids"]).read_text(encoding="utf-8").split())
+        listed = _listed(Path(recipe["episode_ids"]))
         inside = [listed.issuperset(sources) for sources in chosen.kept["sources"]]
         chosen.drop(~pd.Series(inside, chosen.kept.index, dtype=bool), "selection", "not_listed")
     if recipe["drop_done"]:
-        last = chosen.rows.groupby(["source", "task_id"])["step"].transform("max")
-        is_last = chosen.kept["step"] == last[chosen.kept.index]
-        chosen.drop((chosen.kept["op"] == "done") & is_last, "selection", "done_step")
+        done = chosen.rows[chosen.rows["op"] == "done"]
+        last = done.loc[done.groupby(["source", "task_id"])["step"].idxmax(), "row_id"]
+        chosen.drop(chosen.kept["row_id"].isin(last), "selection", "done_step")
 
 
-def _take_encodable(chosen: Selection, max_tokens: int) -> None:
-    kept = chosen.kept
-    chosen.drop(kept["reason"].notna(), "measure", "template_prefix", kept["detail"])
-    total = chosen.kept["prompt_tokens"] + chosen.kept["target_tokens"]
-    detail = total.map(lambda count: f"{count:.0f} tokens, base.max_tokens is {max_tokens}")
-    chosen.drop(total > max_tokens, "measure", "too_long", detail)
+def _listed(path: Path) -> set[str]:
+    """The sources that a file names, one per line."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"episode_ids: {path} cannot be read ({error}); it names one source per line"
+        ) from None
+    return {line.strip() for line in lines if line.strip()}
 
 
 def _drop_duplicates(chosen: Selection, dedup: Mapping[str, Any]) -> None:
@@ -150,30 +162,40 @@ def _drop_duplicates(chosen: Selection, dedup: Mapping[str, Any]) -> None:
 
 
 def _drop_twins(chosen: Selection, adapter: str) -> None:
-    """A pool row that is also one of the adapter's own rows would pull both ways."""
-    ce = chosen.of_kind("ce").drop_duplicates("content_hash").set_index("content_hash")["row_id"]
+    """A pool row with prompt and answer of one of the adapter's own rows would pull both ways."""
+    answers = chosen.kept["text_hash"] + chosen.kept["target_hash"]
     pool = chosen.kept["kind"] == "anchor"
-    twins = pool & chosen.kept["content_hash"].isin(ce.index)
-    if twins.sum() > MOST_TWINS * max(1, pool.sum()):
-        pairs = chosen.kept.loc[twins, ["row_id", "content_hash"]].head(5)
-        shown = "\n".join(
-            f"  {row_id} = {ce[content]}" for row_id, content in pairs.itertuples(index=False)
-        )
+    own = dict(zip(answers[~pool], chosen.kept.loc[~pool, "row_id"], strict=True))
+    twin_of = answers.map(own)
+    twins = pool & twin_of.notna()
+    if twins.sum() > MOST_TWINS * pool.sum():
+        pairs = zip(chosen.kept.loc[twins, "row_id"], twin_of[twins], strict=True)
+        shown = "\n".join(f"  {row_id} = {own_id}" for row_id, own_id in list(pairs)[:5])
         raise UserError(
             f"adapters.{adapter}: {twins.sum()} of {pool.sum()} anchor rows are copies of its own "
             f"rows under another family, more than {MOST_TWINS:.0%}:\n{shown}\n"
             "Check the families in the data, or choose anchor_families without them."
         )
-    chosen.drop(twins, "anchor", "twin_of_ce_row", chosen.kept["content_hash"].map(ce))
+    chosen.drop(twins, "anchor", "twin_of_ce_row", twin_of)
 
 
-def _nothing_left(chosen: Selection, adapter: str) -> str:
-    counts = chosen.dropped_table()["reason"].value_counts()
+def _nothing_left(chosen: Selection, adapter: str, own: set[str]) -> str:
+    rows = chosen.rows.loc[chosen.rows["family"].isin(own), "row_id"]
+    if rows.empty:
+        return f"adapters.{adapter}: no row has a family of its own. {_families(chosen.rows)}"
+    dropped = chosen.dropped_table()
+    counts = dropped.loc[dropped["row_id"].isin(rows), "reason"].value_counts()
     listed = "\n".join(f"  {count:>8}  {reason}" for reason, count in counts.items())
     return (
-        f"adapters.{adapter}: no row is left to train on. Of {len(chosen.rows)} rows, left out:\n"
-        f"{listed}\nWiden its families, fraction or variants, or lower split.validation_fraction."
+        f"adapters.{adapter}: no row is left to train on. Of {len(rows)} rows of its families, "
+        f"left out:\n{listed}\n"
+        "Widen its fraction, variants or sources, or lower split.validation_fraction."
     )
+
+
+def _families(rows: pd.DataFrame) -> str:
+    counts = rows["family"].value_counts().sort_index()
+    return "The data has\n" + "\n".join(f"  {n:>8}  {family}" for family, n in counts.items())
 
 
 def fitset_columns(chosen: Selection, kept: Sequence[str]) -> pd.DataFrame:

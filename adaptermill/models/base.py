@@ -54,6 +54,11 @@ class BaseRef:
     multimodal: bool
     architecture: str
 
+    @property
+    def name(self) -> str:
+        """The base's name in products: as configured, but no place on this machine's disk."""
+        return Path(self.model).name if os.path.isabs(self.model) else self.model
+
     @classmethod
     def read(cls, path: str | os.PathLike) -> BaseRef:
         return cls(**json.loads(Path(path).read_text(encoding="utf-8")))

@@ -89,7 +89,7 @@ def attach(model: nn.Module, recipe: Recipe, ref: BaseRef, keys: DropoutKeys) ->
         revision=ref.revision,
     )
     adapted = get_peft_model(model, config)
-    adapted.peft_config["default"].base_model_name_or_path = ref.model
+    adapted.peft_config["default"].base_model_name_or_path = ref.name
     found = [name for name, _ in lora_layers(adapted)]
     assert found == names, "PEFT put the adapter on other modules than those chosen"
     for name, layer in lora_layers(adapted):

@@ -47,19 +47,7 @@ class Run:
     @property
     def jobs(self) -> Counter[str]:
         """Rule -> number of jobs that ended well."""
-        started = dict(re.findall(r"rule (\w+):.*?jobid: (\d+)", self.output, flags=re.S))
-        del started
-        return Counter(self._finished_rules())
-
-    def _finished_rules(self) -> list[str]:
-        rule_of_job = {}
-        for block in re.split(r"\n\s*\n", self.output):
-            rule = re.search(r"(?:rule|checkpoint) (\w+):", block)
-            job = re.search(r"jobid: (\d+)", block)
-            if rule and job:
-                rule_of_job[job.group(1)] = rule.group(1)
-        ended = re.findall(r"Finished jobid: \d+ \(Rule: (\w+)\)", self.output)
-        return ended
+        return Counter(re.findall(r"Finished jobid: \d+ \(Rule: (\w+)\)", self.output))
 
     def __repr__(self) -> str:
         return f"<status {self.status}, jobs {dict(self.jobs)}>\n{self.output[-6000:]}"
