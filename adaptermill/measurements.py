@@ -1,4 +1,4 @@
-"""The table of row lengths under a base: its columns, and the tokens that all prompts begin with."""
+"""Row lengths under a base: the table's columns, and the tokens that all prompts begin with."""
 
 from __future__ import annotations
 

@@ -147,6 +147,7 @@ class Pipeline:
             "adapters": config.evaluated,
             "families": config.seven(),
             "bootstrap": config.evaluation.bootstrap,
+            "tolerance": config.evaluation.tolerance,
             "seed": config.evaluation.seed,
             "weak_below": 5,
         }
