@@ -24,16 +24,19 @@ from adaptermill.measurements import common_prefix, prefix_of
 def summarize(shards: Sequence[pa.Table]) -> dict[str, Any]:
     """Prompt lengths per source in tokens (median, 95th percentile, maximum), and refusals.
 
-    `common_prefix` is how many tokens all prompts of the source begin with.
+    `common_prefix` is how many tokens all prompts of the source begin with;
+    `without_action_key` counts the answers whose action mask is all true.
     """
     lengths: dict[str, list[int]] = {}
     prefixes: dict[str, list[list[int]]] = {}
     refused: Counter[str] = Counter()
+    without_key = 0
     for shard in shards:
-        columns = shard.select(["row_id", "prompt_tokens", "reason"]).to_pydict()
-        for row_id, tokens, reason in zip(*columns.values(), strict=True):
+        columns = shard.select(["row_id", "prompt_tokens", "reason", "has_action_key"]).to_pydict()
+        for row_id, tokens, reason, has_key in zip(*columns.values(), strict=True):
             if reason is None:
                 lengths.setdefault(row_id.split("/", 1)[0], []).append(tokens)
+                without_key += not has_key
             else:
                 refused[reason] += 1
         prefix = prefix_of(shard)
@@ -49,7 +52,11 @@ def summarize(shards: Sequence[pa.Table]) -> dict[str, Any]:
         }
         for source, found in sorted(lengths.items())
     }
-    return {"prompt_tokens": sources, "reasons": dict(sorted(refused.items()))}
+    return {
+        "prompt_tokens": sources,
+        "without_action_key": without_key,
+        "reasons": dict(sorted(refused.items())),
+    }
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -72,6 +79,8 @@ def main(argv: list[str] | None = None) -> None:
             f"95 % up to {found['p95']}, longest {found['max']}; all begin with the same "
             f"{found['common_prefix']}"
         )
+    if summary["without_action_key"]:
+        print(f'{summary["without_action_key"]} answers have no "action" key')
     for reason, count in summary["reasons"].items():
         print(f"{count} rows cannot be trained on: {reason}")
 

@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -30,6 +31,7 @@ EPISODE_COLUMNS = [
     *("task_id", "source", "variant", "sources", "families", "rows", "side", "group"),
     "fraction_key",
 ]
+_OF_EPISODE = ("task_id", "source", "variant", "sources")
 
 
 def read_rows(folders: list[Path]) -> pd.DataFrame:
@@ -47,21 +49,23 @@ def read_rows(folders: list[Path]) -> pd.DataFrame:
     return rows.sort_values(["source", "task_id", "step"], ignore_index=True)
 
 
-def _values(column: pd.Series) -> list[str]:
-    return sorted(set(column.dropna()))
-
-
 def episodes_of(rows: pd.DataFrame) -> pd.DataFrame:
     """A line per episode of each source; `macro`, `site` and `families` list what its rows say."""
-    grouped = rows.groupby(["source", "task_id"], sort=True, as_index=False)
-    return grouped.agg(
-        variant=("variant", "first"),
-        sources=("sources", "first"),
-        macro=("macro", _values),
-        site=("site", _values),
-        families=("family", _values),
-        rows=("row_id", "size"),
-    )
+    episodes: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in rows.itertuples(index=False):
+        episode = episodes.get((row.source, row.task_id))
+        if episode is None:
+            episode = {name: getattr(row, name) for name in _OF_EPISODE}
+            episode |= {"rows": 0, "families": set(), "macro": set(), "site": set()}
+            episodes[row.source, row.task_id] = episode
+        episode["rows"] += 1
+        for name, value in (("families", row.family), ("macro", row.macro), ("site", row.site)):
+            if isinstance(value, str):
+                episode[name].add(value)
+    lines = [episodes[name] for name in sorted(episodes)]
+    for line in lines:
+        line |= {name: sorted(line[name]) for name in ("families", "macro", "site")}
+    return pd.DataFrame(lines)
 
 
 def main(argv: list[str] | None = None) -> None:

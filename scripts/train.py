@@ -64,7 +64,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def train(arguments: argparse.Namespace, processes: Processes, state: StateFolder) -> None:
-    signals = Signals()
+    signals = Signals(processes.count)
+    state.check_not_refused()
     started = time.monotonic()
     spec = json.loads(arguments.spec.read_text(encoding="utf-8"))
     recipe = Recipe.from_settings(spec["settings"])
@@ -101,6 +102,7 @@ def train(arguments: argparse.Namespace, processes: Processes, state: StateFolde
         saving=saving,
     )
     trainer.run(signals)
+    signals.ignore()
     if not processes.is_first:
         return
     telemetry = {
@@ -183,14 +185,16 @@ def main(argv: list[str] | None = None) -> int:
         train(arguments, processes, state)
         return 0
     except Refusal as refusal:
+        Signals.ignore()  # torchrun ends all processes as soon as one has ended badly
         if processes.is_first:
             if not state.refusal_path.is_file():
                 state.refuse(str(refusal))
             print(f"error: {refusal}", file=sys.stderr, flush=True)
         return EXIT_USER_ERROR
     except UserError as error:
-        if processes.is_first:
-            print(f"error: {error}", file=sys.stderr, flush=True)
+        # It may be in a row that only this process has.
+        where = "" if processes.is_first else f" in process {processes.rank}"
+        print(f"error{where}: {error}", file=sys.stderr, flush=True)
         return EXIT_USER_ERROR
     except Interrupted as interrupted:
         if processes.is_first:

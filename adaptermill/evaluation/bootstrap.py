@@ -9,12 +9,15 @@ mean over tokens. Two figures over the same episodes are compared on the same re
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 import numpy as np
 
 CONFIDENCE = 0.95
 # Resampled counts held at a time: memory stays bounded however many episodes there are.
-_BLOCK_COUNTS = 4_000_000
+_BLOCK_COUNTS = 2_000_000
+# Numbers of episodes whose resamples are kept: families and metrics share them.
+_KEPT = 16
 
 
 class Bootstrap:
@@ -23,7 +26,7 @@ class Bootstrap:
     def __init__(self, resamples: int, seed: int) -> None:
         self.resamples = resamples
         self.seed = seed
-        self._drawn: tuple[int, np.ndarray] | None = None
+        self._whole = lru_cache(maxsize=_KEPT)(self._draw_whole)
 
     def ratios(self, numerators: np.ndarray, denominators: np.ndarray) -> np.ndarray:
         """float64 [resamples]: the ratio of sums in every resample.
@@ -35,19 +38,20 @@ class Bootstrap:
         return sums[:, 0] / sums[:, 1]
 
     def _blocks(self, episodes: int) -> Iterable[np.ndarray]:
-        """How often each resample holds each episode, in blocks int64 [some, episodes]."""
-        rows = max(1, _BLOCK_COUNTS // episodes)
-        if rows < self.resamples:
-            return self._draw(episodes, rows)
-        if self._drawn is None or self._drawn[0] != episodes:
-            self._drawn = episodes, next(iter(self._draw(episodes, rows)))
-        return [self._drawn[1]]
+        """How often each resample holds each episode, in blocks float64 [some, episodes]."""
+        if self.resamples * episodes <= _BLOCK_COUNTS:
+            return [self._whole(episodes)]
+        return self._draw(episodes, max(1, _BLOCK_COUNTS // episodes))
+
+    def _draw_whole(self, episodes: int) -> np.ndarray:
+        return next(self._draw(episodes, self.resamples))
 
     def _draw(self, episodes: int, rows: int) -> Iterator[np.ndarray]:
         generator = np.random.default_rng([self.seed, episodes])
         shares = np.full(episodes, 1.0 / episodes)
         for start in range(0, self.resamples, rows):
-            yield generator.multinomial(episodes, shares, size=min(rows, self.resamples - start))
+            size = min(rows, self.resamples - start)
+            yield generator.multinomial(episodes, shares, size=size).astype(np.float64)
 
 
 def interval(samples: np.ndarray) -> tuple[float, float]:

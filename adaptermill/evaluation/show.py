@@ -16,12 +16,12 @@ def at_a_glance(held_out: HeldOut, own_families: Mapping[str, Sequence[str]]) ->
     else:
         parts = [_beside_base(held_out, name, own_families.get(name, ())) for name in names]
     notes = [
-        "NLL: mean -log p of the recorded answers' tokens (lower is better). Greedy match: share "
-        "of rows",
-        "whose action the model would give word for word (higher is better).",
+        "own: the family it was trained on; the others show what it lost or won elsewhere.",
+        "NLL: mean -log p of the recorded answer's tokens (lower is better).",
+        "greedy match: share of rows whose recorded action is the most likely one, token by token.",
     ]
     if "step_success" in held_out.metrics:
-        notes.append("Step success: share of generated answers that are right (higher is better).")
+        notes.append("step success: share of rows whose generated answer is right.")
     notes.append(
         "[low, high]: 95 % bootstrap interval over episodes. *: few held-out episodes, a weak "
         "figure."
@@ -46,22 +46,21 @@ def _families(held_out: HeldOut) -> list[tuple[str, list[str] | None]]:
 
 def _beside_base(held_out: HeldOut, name: str, own: Sequence[str]) -> str:
     shares = [m for m in ("greedy_match", "step_success") if m in held_out.metrics]
-    header = ["family", "rows", "episodes", "NLL base", f"NLL {name}", "difference"]
-    header += [f"{metric.replace('_', ' ')}, base -> {name}" for metric in shares]
+    header = ["family", "rows", "episodes", "NLL", "NLL difference"]
     lines = []
     for family, chosen in _families(held_out):
         base, ours = (held_out.figure(which, "nll", chosen) for which in (BASE, name))
         change = held_out.difference(name, BASE, "nll", chosen)
-        mark = " (trained on)" if family in own else ""
         lines.append(
             [
-                *(f"{family}{mark}", base.rows, base.episodes),
-                *(number(base.value), number(ours.value)),
+                *(f"{family}{' (own)' if family in own else ''}", base.rows, base.episodes),
+                "–" if base.value is None else f"{number(base.value)} -> {number(ours.value)}",
                 with_interval(change.value, change.low, change.high, change.weak, sign=True),
                 *(_change(held_out, name, metric, chosen) for metric in shares),
             ]
         )
-    title = f"Held-out rows: the base and the adapter `{name}`\n"
+    title = f"Held-out rows, base -> {name}\n"
+    header += [metric.replace("_", " ") for metric in shares]
     return "\n".join([title, table(header, lines), verdict(held_out, name, own), ""])
 
 
@@ -91,7 +90,7 @@ def _sentence(name: str, change: Figure) -> str:
     if change.value is None:
         return "nothing is held out, so nothing can be said."
     shown = with_interval(change.value, change.low, change.high, False, sign=True)
-    basis = f"NLL {shown} over {change.episodes} episodes"
+    basis = f"NLL difference {shown} over {change.episodes} episodes"
     if change.low is None or change.high is None:
         return f"one episode is too little to tell {name} from the base ({basis})."
     if change.high < 0:

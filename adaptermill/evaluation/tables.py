@@ -252,7 +252,7 @@ def comparison_markdown(comparison: pa.Table) -> str:
     parts = [
         "# Comparison\n",
         "Paired differences, adapter minus the other: `difference [low, high]`, the 95 % bootstrap "
-        "interval over episodes. **Bold**: the interval does not hold 0.",
+        "interval over episodes. **Bold**: not weak, and the interval does not hold 0.",
         *_marked(lines),
         *_made_of(lines),
     ]
@@ -311,5 +311,6 @@ def _one_metric(lines: Sequence[dict[str, Any]], value: str, signed: bool) -> st
 
 def _shown(line: dict[str, Any], value: str, signed: bool) -> str:
     text = with_interval(line[value], line["low"], line["high"], line["weak"], sign=signed)
-    clear = signed and line["low"] is not None and (line["low"] > 0 or line["high"] < 0)
+    known = signed and not line["weak"] and line["low"] is not None
+    clear = known and (line["low"] > 0 or line["high"] < 0)
     return f"**{text}**" if clear else text

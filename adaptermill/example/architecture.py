@@ -116,8 +116,8 @@ def make_model(
             "rope_parameters": {
                 "rope_type": "default",
                 "rope_theta": 10_000.0,
-                "partial_rotary_factor": 0.5,
-                "mrope_section": _sections(sizes.head_dim // 4),
+                "partial_rotary_factor": 0.25,
+                "mrope_section": _sections(sizes.head_dim // 8),
                 "mrope_interleaved": True,
             },
         },

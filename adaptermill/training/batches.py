@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from adaptermill.errors import UserError
 from adaptermill.models.encode import Encoded
+from adaptermill.training.checkpoint import Refusal
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,12 @@ class PlanLine:
 
 
 def read_plan(path: Path) -> list[PlanLine]:
-    """The plan in its order; `UserError` for an empty one."""
+    """The plan in its order; `Refusal` for an empty one."""
     columns = pq.read_table(path).to_pydict()
     names = ("epoch", "position", "row_id", "kind")
     lines = [PlanLine(*values) for values in zip(*(columns[n] for n in names), strict=True)]
     if not lines:
-        raise UserError(f"{path} is empty: there is nothing to train on")
+        raise Refusal(f"{path} is empty: there is nothing to train on")
     return lines
 
 

@@ -42,28 +42,38 @@ class StateFolder:
 
     def lock(self, wait_seconds: float = LOCK_WAIT_SECONDS) -> None:
         """Takes the kernel lock; `UserError` when another trainer keeps it."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        # Kept open on purpose: the lock lives as long as the handle.
-        handle = open(self.folder / "lock", "a+", encoding="utf-8")  # noqa: SIM115
         until = time.monotonic() + wait_seconds
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > until:
-                    handle.seek(0)
-                    holder = handle.read().strip() or "unknown"
-                    raise UserError(
-                        f"another process ({holder}) is training into {self.folder}; wait for it, "
-                        "or end it, and start again"
-                    ) from None
-                time.sleep(0.2)
+        while (handle := self._try_lock()) is None:
+            if time.monotonic() > until:
+                holder = (self.folder / "lock").read_text(encoding="utf-8").strip() or "unknown"
+                raise UserError(
+                    f"another process ({holder}) is training into {self.folder}; wait for it, "
+                    "or end it, and start again"
+                )
+            time.sleep(0.2)
+        for left_over in self.folder.glob(".*.tmp"):  # of a trainer that was killed
+            left_over.unlink()
         handle.seek(0)
         handle.truncate()
         handle.write(f"pid {os.getpid()} on {os.uname().nodename}\n")
         handle.flush()
         self._lock = handle
+
+    def _try_lock(self) -> TextIO | None:
+        """The locked file, or None while another process holds it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / "lock"
+        # Kept open on purpose: the lock lives as long as the handle.
+        handle = open(path, "a+", encoding="utf-8")  # noqa: SIM115
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # One who has just finished removes the folder, and with it the file that was locked.
+            if os.path.samestat(os.fstat(handle.fileno()), os.stat(path)):
+                return handle
+        except (BlockingIOError, FileNotFoundError):
+            pass
+        handle.close()
+        return None
 
     # ---- refusals ------------------------------------------------------------------------------
 
@@ -136,4 +146,7 @@ class StateFolder:
 
     def remove(self) -> None:
         """Deletes the state of a finished run (the lock goes with it)."""
+        # First: a checkpoint must not outlive the log and the kept adapters that belong to it.
+        for _, path in self._checkpoints():
+            path.unlink()
         shutil.rmtree(self.folder, ignore_errors=True)

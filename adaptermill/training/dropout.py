@@ -1,9 +1,9 @@
 """Dropout whose masks are a function, not a draw.
 
-A mask is computed from (seed, optimizer step, module, row id, token position, feature) by integer
+A mask is computed from (seed, optimizer step, module, row, token position, feature) by integer
 hashing. Nothing is drawn from a generator, so the number of processes, the order of rows, a resumed
 run and recomputation under checkpointing cannot change a result. For the positions of the batch's
-common prefix the key holds no row id: all rows of a batch share one mask there.
+common prefix the key holds no row: all rows of a batch share one mask there.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def _word(*parts: object) -> int:
 
 
 def position_keys(
-    seed: int, step: int, row_id: str, length: int, prefix: int, device: torch.device | str
+    seed: int, step: int, row: str, length: int, prefix: int, device: torch.device | str
 ) -> torch.Tensor:
-    """int32 [length]: a key per token position; the first `prefix` ones hold no row id."""
+    """int32 [length]: a key per token position; the first `prefix` ones hold no row."""
     positions = torch.arange(length, dtype=torch.int32, device=device)
     shared = _mix(positions * _signed(_GOLDEN) + _word("prefix", seed, step))
-    own = _mix(positions * _signed(_GOLDEN) + _word("row", seed, step, row_id))
+    own = _mix(positions * _signed(_GOLDEN) + _word("row", seed, step, row))
     return torch.where(positions < prefix, shared, own)
 
 

@@ -22,6 +22,11 @@ class Examples:
         self.encoder = encoder
         self.tokens = lru_cache(maxsize=_KEPT_TOKENS)(self._tokens)
         self.encoded = lru_cache(maxsize=_KEPT_ROWS)(self._encoded)
+        self.content = lru_cache(maxsize=None)(self._content)
+
+    def _content(self, row_id: str) -> str:
+        """The hash of the row's messages, screenshots and target: what it is, not its name."""
+        return self.rows.get(row_id).content_hash
 
     def _tokens(self, row_id: str) -> Encoded:
         """The row without pixels."""

@@ -33,7 +33,10 @@ from adaptermill.training.schedule import multiplier
 CLIP_NORM = 1.0
 LEAST_CHANGE = 1e-6
 # What is summed over the processes beside the gradients, in this order.
-SUMS = ("ce", "ce_rows", "anchor", "anchor_rows", "clamped", "anchor_tokens", "not_finite")
+SUMS = (
+    *("ce", "ce_rows", "anchor", "anchor_rows", "clamped", "anchor_tokens"),
+    *("not_finite", "interrupted"),
+)
 
 
 @dataclass
@@ -78,14 +81,18 @@ class Trainer:
         Raises `Refusal` when the run cannot end well, and `Interrupted` after a signal, with the
         last finished step written.
         """
-        signals = signals or Signals()
+        signals = signals or Signals(self.processes.count)
         self.resume()
         progress = Progress(self.state, len(self.plan), self.device)
         saved_at, saved_rows = time.monotonic(), self._rows_done()
         try:
             while self.step < len(self.batches):
                 batch = self.batches[self.step]
-                sums, tokens = self.accumulate(batch)
+                if self.processes.count == 1:
+                    sums, tokens = self.accumulate(batch)
+                else:
+                    with signals.held_back():
+                        sums, tokens = self.accumulate(batch, signals)
                 with signals.held_back():
                     figures = self.update(batch, sums)
                     self.step += 1
@@ -97,24 +104,27 @@ class Trainer:
                     ended = self._keep_epochs(batch)
                     late = time.monotonic() - saved_at >= 60 * self.saving.every_minutes
                     due = done // self.saving.every_rows > saved_rows // self.saving.every_rows
+                    if due and self.saving.keep_curve:
+                        lora.save(self.model, self.state.folder / f"rows_{done}")
                     if ended or late or due:
                         self.checkpoint()
                         saved_at, saved_rows = time.monotonic(), done
-                        if due and self.saving.keep_curve:
-                            lora.save(self.model, self.state.folder / f"rows_{done}")
                 if self.on_step is not None:
                     self.on_step(self.step)
         except Interrupted:
+            signals.ignore()
             if self.processes.is_first and self.step > 0:
                 self.checkpoint()
             raise
         self._check_moved()
 
-    def accumulate(self, batch: Sequence[PlanLine]) -> tuple[torch.Tensor, int]:
+    def accumulate(
+        self, batch: Sequence[PlanLine], signals: Signals | None = None
+    ) -> tuple[torch.Tensor, int]:
         """Adds the gradients of this process's part of the batch to the parameters.
 
         Every row's loss is divided by the number of rows of the whole batch. Returns SUMS (float64)
-        of this process, and the batch's token count.
+        of this process, and the batch's token count. A pending signal ends it early, as SUMS says.
         """
         tokens = [self.examples.tokens(line.row_id) for line in batch]
         prefix = common_prefix(tokens)
@@ -123,10 +133,14 @@ class Trainer:
         sums = torch.zeros(len(SUMS), dtype=torch.float64, device=self.device)
         self.optimizer.zero_grad(set_to_none=False)
         for place in mine:
+            if signals is not None and signals.pending:
+                break
             line = batch[place]
             encoded = self.examples.encoded(line.row_id)
             loss = self.row_loss(line, encoded, prefix, sums)
             (loss / len(batch)).backward()
+        if signals is not None and signals.pending:
+            sums[SUMS.index("interrupted")] = 1
         return sums, sum(lengths)
 
     def row_loss(
@@ -169,9 +183,9 @@ class Trainer:
 
     def _set_dropout(self, line: PlanLine, encoded: Encoded, prefix: int) -> None:
         length = len(encoded.input_ids)
-        self.keys.set(
-            position_keys(self.recipe.seed, self.step, line.row_id, length, prefix, self.device)
-        )
+        # By content, as in the adapter's key: a source of another name gives the same adapter.
+        row = self.examples.content(line.row_id)
+        self.keys.set(position_keys(self.recipe.seed, self.step, row, length, prefix, self.device))
 
     def update(self, batch: Sequence[PlanLine], sums: torch.Tensor) -> dict[str, Any]:
         """One optimizer step on the gradients of all processes; returns what the log says of it."""
@@ -185,6 +199,8 @@ class Trainer:
             flat, sums = both[: len(flat)].to(flat.dtype), both[len(flat) :]
             self._spread(flat)
         total = dict(zip(SUMS, sums.tolist(), strict=True))
+        if total["interrupted"]:
+            raise Interrupted("a signal to one of the processes")
         norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, CLIP_NORM))
         if total["not_finite"] or not math.isfinite(norm):
             what = "loss" if total["not_finite"] else "gradient"

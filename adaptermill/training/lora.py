@@ -22,6 +22,7 @@ from torch import nn
 from adaptermill.atomic import write_text
 from adaptermill.errors import UserError
 from adaptermill.models.base import BaseRef
+from adaptermill.training.checkpoint import Refusal
 from adaptermill.training.dropout import DropoutKeys, KeyedDropout
 from adaptermill.training.recipe import Recipe
 
@@ -49,7 +50,7 @@ def language_modules(model: nn.Module, targets: str) -> list[str]:
         found = sorted(
             {n.rpartition(".")[2] for n, m in decoder.named_modules() if isinstance(m, nn.Linear)}
         )
-        raise UserError(
+        raise Refusal(
             f"lora_targets: {targets} means {', '.join(leaves)}, and the base's language model has "
             f"none of them (it has {', '.join(found)})"
         )
@@ -129,7 +130,7 @@ def parameters(model: nn.Module) -> list[nn.Parameter]:
 def load_start(model: PeftModel, folder: Path, recipe: Recipe) -> None:
     """Starts from a finished adapter, and keeps a frozen copy of it as the reference.
 
-    `UserError` names what does not match: rank, alpha, targets, or a tensor that is not there.
+    `Refusal` names what does not match: rank, alpha, targets, or a tensor that is not there.
     """
     config_path, weights_path = folder / CONFIG, folder / WEIGHTS
     if not config_path.is_file() or not weights_path.is_file():
@@ -146,7 +147,7 @@ def load_start(model: PeftModel, folder: Path, recipe: Recipe) -> None:
         if theirs != ours
     ]
     if differs:
-        raise UserError(
+        raise Refusal(
             f"init_from: the adapter in {folder} does not match: {'; '.join(differs)}. A branched "
             "adapter keeps the rank, alpha and lora_targets of the one it starts from"
         )
@@ -154,7 +155,7 @@ def load_start(model: PeftModel, folder: Path, recipe: Recipe) -> None:
     wanted = state(model)
     if set(tensors) != set(wanted):
         missing = sorted(set(wanted) - set(tensors)) or sorted(set(tensors) - set(wanted))
-        raise UserError(f"init_from: tensors of {folder} do not match, for instance {missing[0]}")
+        raise Refusal(f"init_from: tensors of {folder} do not match, for instance {missing[0]}")
     model.add_adapter(REFERENCE, LoraConfig(**{**own.to_dict(), "lora_dropout": 0.0}))
     for name, layer in lora_layers(model):
         for part in ("lora_A", "lora_B"):

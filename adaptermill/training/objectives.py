@@ -24,7 +24,8 @@ def anchor_penalty(
     """
     difference = reference - logps
     clamped = difference.clamp(*CLAMP)
-    penalty = _masked_mean(clamped.exp() - clamped - 1.0, mask)
+    # expm1: where the two differ in the last bits only, exp(d) - 1 would be nothing but rounding.
+    penalty = _masked_mean(torch.expm1(clamped) - clamped, mask)
     return penalty, ((difference != clamped) & mask.bool()).sum()
 
 

@@ -54,10 +54,16 @@ class Processes:
 
 
 class Signals:
-    """Turns SIGTERM and SIGINT into `Interrupted`, but never in the middle of an update."""
+    """Turns SIGTERM and SIGINT into `Interrupted`, but never in the middle of an update.
 
-    def __init__(self) -> None:
+    One process is interrupted at once. Several must end together, or the first would wait for the
+    others in a sum that never comes: there a signal is only noted (`pending`) while `held_back`,
+    and the trainer raises when all have heard of it.
+    """
+
+    def __init__(self, processes: int = 1) -> None:
         self.pending = False
+        self._alone = processes == 1
         self._critical = False
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._arrived)
@@ -71,11 +77,17 @@ class Signals:
 
     @contextmanager
     def held_back(self) -> Iterator[None]:
-        """What runs inside is finished before the interruption is raised."""
+        """What runs inside is finished first; a process alone is interrupted after it."""
         self._critical = True
         try:
             yield
         finally:
             self._critical = False
-        if self.pending:
-            raise Interrupted("SIGTERM")
+        if self.pending and self._alone:
+            raise Interrupted("a signal")
+
+    @staticmethod
+    def ignore() -> None:
+        """From now on signals are not heard: what is left takes a moment and must be finished."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)

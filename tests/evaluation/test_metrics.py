@@ -1,17 +1,21 @@
 """Protects the figures: each is what its meaning says, on rows worked out by hand."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from adaptermill.evaluation.metrics import METRICS, anchor_penalties, episode_sums, row_figures
-from adaptermill.evaluation.tables import HeldOut, TableSettings
+from adaptermill.evaluation.tables import EVALUATION_SCHEMA, HeldOut, TableSettings
 from tests.evaluation.building import FAMILIES, click, predictions, row
 
 SETTINGS = TableSettings(families=FAMILIES, bootstrap=200)
 TYPED = '{"action": [{"input": {"index": 1, "text": "a"}}]}'
 PRESSED = '{"action": [{"send_keys": {"keys": "Enter"}}]}'
+
+
+DOCUMENTED = Path(__file__).resolve().parents[2] / "docs" / "tables.md"
 
 
 def value(held_out, name, metric, families=None):
@@ -89,3 +93,12 @@ def test_episodes_of_one_name_in_two_sources_are_two():
     rows = [row("a", 0, [-1.0]), {**row("a", 0, [-2.0]), "row_id": "other/a/0"}]
     figures = row_figures(predictions("base", rows), None)
     assert episode_sums(figures, "nll", np.array([True, True])).episodes == 2
+
+
+def test_every_metric_and_column_is_documented():
+    text = DOCUMENTED.read_text()
+    for metric in METRICS.values():
+        assert f"| `{metric.name}` |" in text
+        assert f" {metric.better} |" in text
+    for name in EVALUATION_SCHEMA.names:
+        assert f"`{name}`" in text

@@ -162,6 +162,7 @@ def test_no_held_out_rows_at_all():
 
 
 def run(tmp_path, *made, **settings):
+    tmp_path.mkdir(exist_ok=True)
     spec = tmp_path / "spec.json"
     spec.write_text(json.dumps({"settings": {"families": FAMILIES, "bootstrap": 300, **settings}}))
     given = ["--evaluations", *written(tmp_path, *made)]

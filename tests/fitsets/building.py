@@ -54,11 +54,9 @@ def pool(count: int, **changes: Any) -> list[dict[str, Any]]:
 
 def settings(max_tokens: int = 1000, **recipe: Any) -> dict[str, Any]:
     """Settings of the fit set of an adapter `drag`, with the recipe's defaults."""
-    adapter = {"families": [DRAG], "anchor_families": [NAVIGATION], **recipe}
+    adapter = {"families": [DRAG], **recipe}
     source = {"name": "main", "format": "example"}
-    config = load(
-        {"sources": [source, {**source, "name": "other"}], "adapters": {"drag": adapter}}
-    )
+    config = load({"sources": [source, {**source, "name": "other"}], "adapters": {"drag": adapter}})
     return {
         "adapter": "drag",
         "recipe": config.recipes["drag"].model_dump(exclude=NOT_FOR_SELECTION),

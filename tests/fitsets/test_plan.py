@@ -1,5 +1,6 @@
 """The plan is drawn from its inputs alone, holds what it must, and moves little when rows come."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as trial
 from hypothesis import strategies as st
 
 from adaptermill.fitsets.plan import PLAN_SCHEMA, Line, half_up, make_plan, to_table
@@ -41,7 +43,7 @@ def test_every_epoch_holds_all_ce_rows_once_and_fresh_anchors_without_repeats():
 
 def test_anchors_lie_among_the_ce_rows():
     kinds = [line.kind for line in plan(ce=100, pool=100)]
-    changes = sum(a != b for a, b in zip(kinds, kinds[1:], strict=False))
+    changes = sum(a != b for a, b in itertools.pairwise(kinds))
     assert changes > 40
 
 
@@ -82,6 +84,7 @@ def test_seed_changes_order_and_anchors_but_no_ce_row():
     assert set(drawn(first, "anchor")) != set(drawn(second, "anchor"))
 
 
+@trial(deadline=None)
 @given(st.permutations(list(contents("c", 6))), st.permutations(list(contents("a", 6))))
 def test_order_of_the_rows_given_does_not_matter(ce, pool):
     shuffled = make_plan(
@@ -103,6 +106,7 @@ def test_what_a_row_is_called_does_not_matter():
     assert as_before == [line.row_id for line in make_plan(ce, pool, **settings)]
 
 
+@trial(deadline=None)
 @given(st.integers(1, 20), st.integers(0, 20), st.integers(0, 5))
 def test_a_new_row_moves_no_other_row(ce, pool, epoch):
     settings = {"epochs": epoch + 1, "anchor_ratio": 0.5}
@@ -140,10 +144,7 @@ def test_plan_is_the_same_in_a_process_with_another_hash_seed():
 
 def test_first_lines_are_what_they_always_were():
     # An order that changes makes every adapter stale: change this only on purpose.
-    assert [line.row_id for line in plan()][:6] == PINNED
-
-
-PINNED: list[str] = []
+    assert [line.row_id for line in plan()][:6] == ["c6", "a1", "c2", "c0", "a6", "c5"]
 
 
 def test_table_has_the_columns_that_others_rely_on():

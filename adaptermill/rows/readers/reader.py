@@ -1,39 +1,68 @@
-"""What every reader gives: episodes that were found, and their lines one by one."""
+"""What every reader gives: the units that were found, their lines, and a line as a row."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from adaptermill.hashing import FileStat, HashCache
+
 
 @dataclass(frozen=True)
-class Episode:
-    """The unit that is hashed and ingested as a whole: a folder with the files of one episode."""
+class Unit:
+    """What is hashed and ingested as a whole: an episode's folder, a file, or a run of its lines.
 
-    task_id: str
-    folder: Path
+    `name` is unique in the source. Below `root` lies the folder `name`, or the `file`; of a file
+    that is cut into runs, this one is the bytes from `start` to `end` (None: to the file's end; of
+    a compressed file, bytes that it unfolds to), and its first line has the number `line`.
+    """
+
+    name: str
+    root: Path
+    file: str = ""
+    start: int = 0
+    end: int | None = None
+    line: int = 1
+
+    @property
+    def path(self) -> Path:
+        return self.root / (self.file or self.name)
+
+    @property
+    def folder(self) -> Path:
+        """What the names of images are relative to."""
+        return self.path.parent if self.file else self.path
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a unit is made of: files or runs of lines with their SHA-256, and bytes in all."""
+
+    unit: Unit
+    hashes: list[list[str]]
+    size: int
 
 
 @dataclass(frozen=True)
 class Found:
-    """The episodes under some paths, sorted by name.
+    """The units under some paths, sorted by name.
 
     `replaced` counts episodes that a later path replaced, `without_rows` folders with no rows.
     """
 
-    episodes: list[Episode]
-    replaced: int
-    without_rows: int
+    contents: list[Content]
+    replaced: int = 0
+    without_rows: int = 0
 
 
 @dataclass(frozen=True)
 class Line:
     """One line that is not blank, or why there is none.
 
-    `file` is the path below the source's root, `number` counts from 1. With a `reason` (a
-    quarantine code) and its `message`, `data` is what could be read of the line.
+    `file` is the path below the source's root, `number` counts from 1 (in a JSON array: its
+    elements). With a `reason` (a quarantine code) and its `message`, `data` is what could be read.
     """
 
     file: str
@@ -43,21 +72,44 @@ class Line:
     message: str = ""
 
 
-class Reader(Protocol):
-    """One input format. Readers keep no state."""
+@dataclass(frozen=True)
+class Draft:
+    """A line as a row, not checked yet.
 
-    @staticmethod
-    def roots(paths: Sequence[str]) -> list[str]:
-        """The folders that a source's `paths` name, in order; `UserError` when one is missing."""
+    `record` has what `records.check_record` wants; `kept` is what the row gives back when it is
+    read (the record, unless the reader filled something in). `episode` is the name that the variant
+    and the sources are taken from; None: the record's task_id.
+    """
+
+    record: Mapping[str, Any]
+    kept: Mapping[str, Any]
+    episode: str | None = None
+    trainable: bool = True
+    # Images that are part of the line itself are stored once, and named by their hash in the row.
+    name_images: bool = False
+
+
+class Reader(Protocol):
+    """One input format. A reader is made for one shard, from the source's settings."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None: ...
 
     @classmethod
-    def find(cls, paths: Sequence[str]) -> Found:
-        """All episodes under `paths`; `UserError` when there is none."""
+    def listed(cls, paths: Sequence[str]) -> Iterator[FileStat]:
+        """The files that belong to `paths` by their place; `UserError` when a path is missing."""
 
-    @staticmethod
-    def describe(episode: Episode) -> dict[str, Any] | None:
-        """What is recorded of the episode as a whole; None where nothing readable is."""
+    @classmethod
+    def find(cls, paths: Sequence[str], run_bytes: float, cache: HashCache) -> Found:
+        """All units under `paths`; `UserError` when there is none.
 
-    @staticmethod
-    def lines(episode: Episode) -> Iterator[Line]:
-        """Every line of the episode's rows that is not blank."""
+        Files that hold many episodes are cut into runs of about `run_bytes`.
+        """
+
+    def describe(self, unit: Unit) -> dict[str, Any] | None:
+        """What is recorded of the unit as a whole; None where nothing readable is."""
+
+    def lines(self, unit: Unit) -> Iterator[Line]:
+        """Every line of the unit that is not blank."""
+
+    def draft(self, record: dict[str, Any], line: Line, unit: Unit) -> Draft:
+        """The parsed line as a row; raises `records.Problem` where the format says it is none."""

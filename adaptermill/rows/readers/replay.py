@@ -9,21 +9,27 @@ from __future__ import annotations
 import glob
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from adaptermill.errors import UserError
-from adaptermill.rows.readers.lines import read_lines
-from adaptermill.rows.readers.reader import Episode, Found, Line
+from adaptermill.hashing import FileStat, HashCache
+from adaptermill.rows.files import content, entries, walk
+from adaptermill.rows.readers.lines import BOM, read_lines
+from adaptermill.rows.readers.reader import Content, Draft, Found, Line, Unit
+from adaptermill.rows.records import Problem
 
 ROWS_NAMES = ("rows.jsonl", "rows.jsonl.gz", "rows.jsonl.zst")
-_BOM = b"\xef\xbb\xbf"
 _LAYOUT = "a replay source's path is a folder with one folder per episode, each with a rows.jsonl"
 
 
 class ReplayReader:
     """Reads the episodes under one or many roots."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.family: str | None = settings["family"]
 
     @staticmethod
     def roots(paths: Sequence[str]) -> list[str]:
@@ -44,13 +50,36 @@ class ReplayReader:
         return list(found.values())
 
     @classmethod
-    def find(cls, paths: Sequence[str]) -> Found:
-        """All episodes under `paths`. `UserError` when a path is missing or there is no episode."""
-        by_name: dict[str, Episode] = {}
+    def listed(cls, paths: Sequence[str]) -> Iterator[FileStat]:
+        """Every file of every episode, by root."""
+        for root in cls.roots(paths):
+            for entry in entries(root):
+                if not entry.name.startswith("_") and os.path.isdir(entry.path):
+                    for file in walk(entry.path, f"{entry.name}/"):
+                        yield replace(file, name=f"{root}\0{file.name}")
+
+    @classmethod
+    def find(cls, paths: Sequence[str], run_bytes: float, cache: HashCache) -> Found:
+        """All episodes under `paths`, with the hash of every file in their folders."""
+        units, replaced, without_rows = cls.episodes(paths)
+        contents = []
+        for unit in units:
+            files = list(walk(str(unit.path)))
+            hashes = [[file.name, content(file, cache)] for file in files]
+            contents.append(Content(unit, hashes, sum(file.size for file in files)))
+        return Found(contents, replaced, without_rows)
+
+    @classmethod
+    def episodes(cls, paths: Sequence[str]) -> tuple[list[Unit], int, int]:
+        """The episodes by name, how many were replaced, and folders without rows.
+
+        `UserError` when a path is missing or there is no episode.
+        """
+        by_name: dict[str, Unit] = {}
         replaced = without_rows = 0
         for root in cls.roots(paths):
-            with os.scandir(root) as entries:
-                names = [entry.name for entry in entries if not entry.name.startswith("_")]
+            with os.scandir(root) as found:
+                names = [entry.name for entry in found if not entry.name.startswith("_")]
             for name in names:
                 folder = Path(root, name)
                 if not folder.is_dir():
@@ -63,33 +92,41 @@ class ReplayReader:
                     without_rows += 1
                     continue
                 replaced += name in by_name
-                by_name[name] = Episode(name, folder)
+                by_name[name] = Unit(name, Path(root))
         if not by_name:
             raise UserError(
                 f"no episode in {', '.join(paths)}; {_LAYOUT} (or rows.jsonl.gz, rows.jsonl.zst)"
             )
-        return Found([by_name[name] for name in sorted(by_name)], replaced, without_rows)
+        return [by_name[name] for name in sorted(by_name)], replaced, without_rows
 
-    @staticmethod
-    def describe(episode: Episode) -> dict[str, Any] | None:
+    def describe(self, unit: Unit) -> dict[str, Any] | None:
         """What episode.json says; None where it is missing or broken."""
-        path = episode.folder / "episode.json"
+        path = unit.folder / "episode.json"
         try:
             if not path.is_file():
                 return None
-            described = json.loads(path.read_bytes().removeprefix(_BOM))
+            described = json.loads(path.read_bytes().removeprefix(BOM))
             json.dumps(described, ensure_ascii=False, allow_nan=False).encode("utf-8")
         except (OSError, ValueError, RecursionError):
             return None
         return described if isinstance(described, dict) else None
 
-    @staticmethod
-    def lines(episode: Episode) -> Iterator[Line]:
+    def lines(self, unit: Unit) -> Iterator[Line]:
         """Every line of the episode's rows that is not blank."""
         for name in ROWS_NAMES:
-            path = episode.folder / name
+            path = unit.folder / name
             if path.is_file():
-                yield from read_lines(path, f"{episode.task_id}/{name}")
+                yield from read_lines(path, f"{unit.name}/{name}")
+
+    def draft(self, record: dict[str, Any], line: Line, unit: Unit) -> Draft:
+        """The record as it is; where it names no family, it takes the source's."""
+        task_id = record.get("task_id")
+        if isinstance(task_id, str) and task_id != unit.name:
+            message = f"task_id is {task_id!r} in the episode folder {unit.name!r}"
+            raise Problem("id_mismatch", message)
+        if self.family is not None and record.get("family") is None:
+            return Draft({**record, "family": self.family}, record)
+        return Draft(record, record)
 
 
 def _is_utf8(name: str) -> bool:
