@@ -216,7 +216,7 @@ class Pipeline:
                     f"adapters.{name}.episode_ids: {recipe.episode_ids} cannot be read "
                     f"({error.strerror}); it names one source per line"
                 ) from None
-            settings["listed"] = key(lines=sorted(set(listed.split())))
+            settings["listed"] = key(lines=sorted(set(listed.splitlines())))
         return settings
 
     def _train_settings(self, name: str) -> dict[str, Any]:

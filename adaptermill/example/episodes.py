@@ -96,9 +96,7 @@ def draw_episode(seed: int, index: int) -> Episode:
     return _chain(seed, index)
 
 
-def draw_part(
-    seed: str, index: int, mistake: bool = False, convention: Convention = HOUSE
-) -> Part:
+def draw_part(seed: str, index: int, mistake: bool = False, convention: Convention = HOUSE) -> Part:
     """The plain task `index` (its last digit names the family), or the same with a mistake."""
     block, place = divmod(index, BLOCK)
     family = list(FAMILIES)[place]

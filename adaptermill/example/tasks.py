@@ -13,11 +13,52 @@ from dataclasses import replace
 from adaptermill.example.pages import BANNERS, Page, Widget, cell, square
 from adaptermill.example.script import Script, Writer
 
-WORDS = (
-    "Ada Bruno Clara Dario Elena Felix Greta Hugo Ida Jonas Kira Leon Mara Nils Olga Paul "
-    "Rosa Stefan Tilda Ugo Vera Wanda Yara Zeno Apple Bread Candle Desk Engine Flower Garden "
-    "Harbour Island Jacket Kettle Lamp Mirror Needle Orange Pencil River Saddle Table Window"
-).split()
+WORDS = [
+    "Ada",
+    "Bruno",
+    "Clara",
+    "Dario",
+    "Elena",
+    "Felix",
+    "Greta",
+    "Hugo",
+    "Ida",
+    "Jonas",
+    "Kira",
+    "Leon",
+    "Mara",
+    "Nils",
+    "Olga",
+    "Paul",
+    "Rosa",
+    "Stefan",
+    "Tilda",
+    "Ugo",
+    "Vera",
+    "Wanda",
+    "Yara",
+    "Zeno",
+    "Apple",
+    "Bread",
+    "Candle",
+    "Desk",
+    "Engine",
+    "Flower",
+    "Garden",
+    "Harbour",
+    "Island",
+    "Jacket",
+    "Kettle",
+    "Lamp",
+    "Mirror",
+    "Needle",
+    "Orange",
+    "Pencil",
+    "River",
+    "Saddle",
+    "Table",
+    "Window",
+]
 
 Kind = Callable[[Writer, bool], Script]
 
@@ -181,7 +222,9 @@ def enter_text(writer: Writer, mistake: bool, old: str = "") -> Script:
     labels = writer.random.sample(["Name", "City", "Thing", "Note"], 2)
     row, other = writer.random.sample([0, 1], 2)
     fields = [
-        writer.widget("field", cell(0, 1 + place, 6), label, "input", value=old if not place else "")
+        writer.widget(
+            "field", cell(0, 1 + place, 6), label, "input", value=old if not place else ""
+        )
         for place, label in enumerate(labels)
     ]
     submit = writer.submit()

@@ -34,8 +34,14 @@ CLIP_NORM = 1.0
 LEAST_CHANGE = 1e-6
 # What is summed over the processes beside the gradients, in this order.
 SUMS = (
-    *("ce", "ce_rows", "anchor", "anchor_rows", "clamped", "anchor_tokens"),
-    *("not_finite", "interrupted"),
+    "ce",
+    "ce_rows",
+    "anchor",
+    "anchor_rows",
+    "clamped",
+    "anchor_tokens",
+    "not_finite",
+    "interrupted",
 )
 
 
@@ -88,11 +94,7 @@ class Trainer:
         try:
             while self.step < len(self.batches):
                 batch = self.batches[self.step]
-                if self.processes.count == 1:
-                    sums, tokens = self.accumulate(batch)
-                else:
-                    with signals.held_back():
-                        sums, tokens = self.accumulate(batch, signals)
+                sums, tokens = self.accumulate(batch, signals)
                 with signals.held_back():
                     figures = self.update(batch, sums)
                     self.step += 1

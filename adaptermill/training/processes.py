@@ -56,9 +56,9 @@ class Processes:
 class Signals:
     """Turns SIGTERM and SIGINT into `Interrupted`, but never in the middle of an update.
 
-    One process is interrupted at once. Several must end together, or the first would wait for the
-    others in a sum that never comes: there a signal is only noted (`pending`) while `held_back`,
-    and the trainer raises when all have heard of it.
+    One process is interrupted at once. Several must end together, or one would wait for the others
+    in a sum that never comes: there a signal is only noted (`pending`), and the trainer raises when
+    all have heard of it.
     """
 
     def __init__(self, processes: int = 1) -> None:
@@ -72,7 +72,7 @@ class Signals:
         if self.pending:
             return  # one is enough; the state is being written
         self.pending = True
-        if not self._critical:
+        if self._alone and not self._critical:
             raise Interrupted(signal.Signals(number).name)
 
     @contextmanager
