@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     PreTrainedTokenizerFast,
     Qwen3_5Config,
@@ -66,10 +66,18 @@ class Sizes:
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer of `vocabulary` tokens, the control tokens included."""
+    """A byte-level BPE tokenizer of at most `vocabulary` tokens, the control tokens included.
+
+    A space before a number or a capital letter is a token of its own, so that names and numbers
+    are the same tokens wherever they stand: a small model copies them more easily.
+    """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(False)]
+        [
+            pre_tokenizers.Split(Regex(r" (?=[A-Z0-9])"), "isolated"),
+            pre_tokenizers.Digits(individual_digits=False),
+            pre_tokenizers.ByteLevel(False),
+        ]
     )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(

@@ -28,7 +28,7 @@ from adaptermill.example.tasks import FAMILIES
 from adaptermill.models.base import load_processor, resolve
 from adaptermill.models.encode import Encoded, Encoder
 
-STEPS = 300
+STEPS = 160
 BATCH_ROWS = 16
 LEARNING_RATE = 3e-3
 WARM_UP = 0.05
@@ -41,7 +41,7 @@ THREADS = 2
 CHAIN_EVERY = 8
 # Tasks whose answer only the screenshot tells are drawn more often: seeing is the hard part.
 SEEN = ("Drag & gesture", "Discrete selection", "Reasoning base")
-SIZES = Sizes(vocabulary=1536)
+SIZES = Sizes(vocabulary=1536, layers=("linear_attention", "full_attention", "full_attention"))
 
 
 @dataclass(frozen=True)

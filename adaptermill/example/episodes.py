@@ -257,7 +257,7 @@ def messages(
 
 
 def fill_up(png: bytes, size: int) -> bytes:
-    """The same picture in a file of `size` bytes: a private chunk holds noise that does not compress.
+    """The same picture in a file of `size` bytes: a private chunk holds incompressible noise.
 
     The noise is drawn from the picture, so equal pictures stay equal files. Files that are larger
     already stay as they are. (PNG specification, chapter 5: private ancillary chunks.)

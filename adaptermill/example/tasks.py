@@ -220,7 +220,7 @@ def enter_text(writer: Writer, mistake: bool, old: str = "") -> Script:
     """Type a word into one of two fields."""
     text, slip = writer.random.sample(WORDS, 2)
     labels = writer.random.sample(["Name", "City", "Thing", "Note"], 2)
-    row, other = writer.random.sample([0, 1], 2)
+    row = writer.random.sample([0, 1], 2)[0]
     fields = [
         writer.widget(
             "field", cell(0, 1 + place, 6), label, "input", value=old if not place else ""
@@ -229,7 +229,7 @@ def enter_text(writer: Writer, mistake: bool, old: str = "") -> Script:
     ]
     submit = writer.submit()
     if old:
-        row, other = 0, 1
+        row = 0
     page = Page((*fields, submit))
     field = fields[row]
     if mistake:
