@@ -15,17 +15,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    ValidationError,
-    field_validator,
-)
+from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, field_validator
 
 from adaptermill.errors import UserError
+from adaptermill.sources import (
+    NAME,
+    SOURCE_MODELS,
+    Count,
+    Float,
+    Int,
+    ReplaySource,
+    Section,
+    Source,
+)
 
 SEVEN_FAMILIES = (
     "Drag & gesture",
@@ -36,26 +38,10 @@ SEVEN_FAMILIES = (
     "Out-of-page I/O",
     "Reasoning base",
 )
-NAME = r"[a-z0-9_]+"
 RESERVED_NAMES = ("base", "all")
 
 
-def _not_bool(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise ValueError(f"{str(value).lower()} is not a number")
-    return value
-
-
-Int = Annotated[int, BeforeValidator(_not_bool)]
-Float = Annotated[float, BeforeValidator(_not_bool), Field(allow_inf_nan=False)]
-Count = Annotated[Int, Field(ge=1)]
 Variant = Literal["plain", "recovery", "chain"]
-
-
-class Section(BaseModel):
-    """A part of the configuration: unknown keys are refused, values cannot change afterwards."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class ExampleBase(Section):
@@ -74,34 +60,6 @@ class Base(Section):
         16384, description="longer rows are left out with the reason too_long, never cut"
     )
     example: ExampleBase = ExampleBase()
-
-
-class ReplaySource(Section):
-    """Episode folders that an agent's runs left on disk."""
-
-    name: Annotated[str, Field(pattern=f"^{NAME}$")]
-    format: Literal["replay"] = "replay"
-    path: str | list[str] = Field(description="a folder, a list of folders, or globs")
-    family: str | None = Field(None, description="family of rows that name none")
-    action_schema: str | None = None
-
-    @property
-    def paths(self) -> list[str]:
-        return [self.path] if isinstance(self.path, str) else list(self.path)
-
-
-class ExampleSource(Section):
-    """Episodes that the pipeline draws itself."""
-
-    name: Annotated[str, Field(pattern=f"^{NAME}$")]
-    format: Literal["example"]
-    episodes: Count = 400
-    seed: Int = 0
-    family: None = None
-    action_schema: None = None
-
-
-Source = Annotated[ReplaySource | ExampleSource, Field(discriminator="format")]
 
 
 class ImageLimits(Section):
@@ -424,7 +382,7 @@ _NOT_YET = {
 
 
 # Members of unions show up as parts of the path that are no keys of the file.
-_UNION_MEMBER = re.compile(r"[\[\]()']|^(int|float|str|literal|list|replay|example)$")
+_UNION_MEMBER = re.compile(rf"[\[\]()']|^(int|float|str|literal|list|{'|'.join(SOURCE_MODELS)})$")
 
 
 def _lines(error: ValidationError) -> list[str]:
@@ -473,10 +431,8 @@ _INSIDE = {
 def _step(model: Any, part: int | str) -> Any:
     if isinstance(model, tuple):  # inside a mapping or list: any part leads to its element
         return model[0]
-    if part == "example" and model is ReplaySource:
-        return ExampleSource
-    if part == "replay" and model is ReplaySource:
-        return ReplaySource
+    if model is ReplaySource and part in SOURCE_MODELS:
+        return SOURCE_MODELS[part]
     inner = _INSIDE.get((model.__name__, part))
     if inner is not None:
         return (inner,)

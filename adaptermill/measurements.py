@@ -1,4 +1,4 @@
-"""Row lengths under a base: the table's columns, and the tokens that all prompts begin with."""
+"""Row lengths under a base: the tables' columns, and the tokens that all prompts begin with."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 MEASURE_SCHEMA = pa.schema(
     [
@@ -21,7 +22,42 @@ MEASURE_SCHEMA = pa.schema(
         pa.field("detail", pa.string()),
     ]
 )
+REFUSED_SCHEMA = pa.schema(
+    [
+        pa.field("row_id", pa.string(), nullable=False),
+        pa.field("source", pa.string(), nullable=False),
+        # template_prefix or too_long
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("detail", pa.string()),
+        # null where the row cannot be encoded
+        pa.field("prompt_tokens", pa.int32()),
+        pa.field("target_tokens", pa.int32()),
+    ]
+)
 _METADATA = b"adaptermill"
+
+
+def refused(measures: pa.Table, max_tokens: int) -> pa.Table:
+    """The rows that cannot be trained on (REFUSED_SCHEMA).
+
+    Those marked when they were measured, and those whose prompt and target together have more than
+    `max_tokens` tokens (`too_long`).
+    """
+    total = pc.add(measures["prompt_tokens"], measures["target_tokens"])
+    over = pc.fill_null(pc.greater(total, max_tokens), False)
+    said = pc.binary_join_element_wise(
+        pc.cast(total, pa.string()), f"tokens, base.max_tokens is {max_tokens}", " "
+    )
+    columns = {
+        "row_id": measures["row_id"],
+        "source": pc.list_element(pc.split_pattern(measures["row_id"], "/", max_splits=1), 0),
+        "reason": pc.if_else(over, "too_long", measures["reason"]),
+        "detail": pc.if_else(over, said, measures["detail"]),
+        "prompt_tokens": measures["prompt_tokens"],
+        "target_tokens": measures["target_tokens"],
+    }
+    kept = pa.table(columns).filter(pc.or_(over, pc.is_valid(measures["reason"])))
+    return kept.cast(REFUSED_SCHEMA)
 
 
 def common_prefix(prompts: Iterable[Sequence[int]]) -> list[int]:

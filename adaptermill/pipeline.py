@@ -26,9 +26,10 @@ from typing import Any
 from snakemake.io import ancient
 
 from adaptermill.atomic import write_if_changed
-from adaptermill.config import Config, ExampleSource, load
+from adaptermill.config import Config, load
 from adaptermill.errors import UserError
 from adaptermill.provenance import code_fingerprint, key
+from adaptermill.sources import ExampleSource, JsonlSource, ReplaySource
 
 RESULTS = Path("results")
 WORK = RESULTS / ".work"
@@ -134,7 +135,8 @@ class Pipeline:
         limit = config.ingest.max_quarantined
         add("summarize_ingest", "all", "summarize_ingest", {"max_quarantined": limit})
         add("base", "base", "resolve_base", self._base_settings())
-        add("measure", "all", "measure", {})
+        limits = {"max_tokens": config.base.max_tokens}
+        add("merge_measures", "all", "merge_measures", limits)
         split = config.split.model_dump(exclude={"near_duplicates"})
         add("split", "all", "split", {**split, "families": config.families})
         heldout = {"side": "validation", "max_tokens": config.base.max_tokens}
@@ -162,7 +164,7 @@ class Pipeline:
         source = self.sources[name]
         settings: dict[str, Any] = {
             "source": name,
-            "format": "replay",
+            "format": self._format(name),
             "paths": self.raw_paths(name),
             "shard_mb": self.config.ingest.shard_mb,
             "ingest_code": self.code("ingest"),
@@ -171,17 +173,34 @@ class Pipeline:
         if not isinstance(source, ExampleSource):
             from adaptermill.rows.scan import stat_digest
 
-            settings["files"] = stat_digest(self.raw_paths(name), source.format)
+            cache = Path(self.scan_cache(name))
+            settings["files"] = stat_digest(self.raw_paths(name), source.format, cache)
         return settings
 
     def _ingest_settings(self, name: str) -> dict[str, Any]:
         source = self.sources[name]
-        return {
+        settings: dict[str, Any] = {
             "source": name,
-            "format": "replay",
-            "family": source.family,
+            "format": self._format(name),
             "image": self.config.ingest.image.model_dump(),
         }
+        if isinstance(source, (ReplaySource, ExampleSource)):
+            return {**settings, "family": source.family}
+        settings["families"] = source.families.model_dump(exclude_none=True)
+        if isinstance(source, JsonlSource):
+            return {**settings, "episode": source.episode}
+        return {
+            **settings,
+            "system": _text_of(source.system_prompt, f"sources.{name}.system_prompt"),
+        }
+
+    def _format(self, name: str) -> str:
+        source = self.sources[name]
+        return "replay" if isinstance(source, ExampleSource) else source.format
+
+    def scan_cache(self, name: str) -> str:
+        """What is known of a source's files since they were last looked at."""
+        return str(WORK / "ingest" / name / "hashes")
 
     def _base_settings(self) -> dict[str, Any]:
         base = self.config.base
@@ -460,6 +479,7 @@ class Pipeline:
             raise UserError(f"{wanted} is not the key that the evaluation of {name} has now")
         inputs = {
             "heldout": ancient("results/splits/heldout.parquet"),
+            "digest": ancient("results/splits/heldout.json"),
             "base": ancient("results/base/base.json"),
             "ingested": ancient("results/ingest/summary.json"),
         }
@@ -543,6 +563,16 @@ def _age(path: Path) -> None:
     for mark in (path, path / ".snakemake_timestamp"):
         if mark.exists():
             os.utime(mark, (LONG_AGO, LONG_AGO))
+
+
+def _text_of(path: str | None, setting: str) -> str | None:
+    """The text of a file that the configuration names, without the line feed at its end."""
+    if path is None:
+        return None
+    try:
+        return Path(path).read_text(encoding="utf-8").removesuffix("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{setting}: {path} cannot be read as UTF-8 text ({error})") from None
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:

@@ -8,7 +8,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from adaptermill.config import Config, ReplaySource
+from adaptermill.config import Config
+from adaptermill.errors import UserError
+from adaptermill.rows.readers import READERS
+from adaptermill.sources import BrowserUseSource, FileSource, ReplaySource
 
 # Bytes under results/ per byte of raw input: shards hold the screenshots once more.
 RESULTS_PER_INPUT = 1.3
@@ -29,6 +32,8 @@ def findings(config: Config) -> list[Finding]:
     for source in config.sources:
         if isinstance(source, ReplaySource):
             needed += _check_replay(source, found)
+        elif isinstance(source, FileSource):
+            needed += _check_files(source, found)
     _check_base(config.base.model, found)
     for name, recipe in config.recipes.items():
         if recipe.episode_ids is not None and not Path(recipe.episode_ids).is_file():
@@ -74,6 +79,21 @@ def _check_replay(source: ReplaySource, found: list[Finding]) -> int:
                 text = f"source {source.name}: {episodes} episodes, {_size(size)} in {root}"
                 found.append(Finding("note", text))
     return total
+
+
+def _check_files(source: FileSource, found: list[Finding]) -> int:
+    """Notes what is wrong with the source's files; returns their bytes, without images beside."""
+    prompt = source.system_prompt if isinstance(source, BrowserUseSource) else None
+    if prompt is not None and not os.path.isfile(prompt):
+        text = f"sources.{source.name}.system_prompt: there is no file {prompt}"
+        found.append(Finding("error", text))
+    try:
+        sizes = [file.size for file in READERS[source.format].listed(source.paths)]
+    except UserError as error:
+        found.append(Finding("error", f"sources.{source.name}.path: {error}"))
+        return 0
+    found.append(Finding("note", f"source {source.name}: {len(sizes)} files, {_size(sum(sizes))}"))
+    return sum(sizes)
 
 
 def _count(root: str) -> tuple[int, int]:

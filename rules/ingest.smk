@@ -14,7 +14,7 @@ checkpoint scan:
     resources:
         **pipeline.resources("scan"),
     params:
-        cache="results/.work/ingest/{source}/hashes",
+        cache=lambda wildcards: pipeline.scan_cache(wildcards.source),
     message:
         "Looking for new and changed episodes of source {wildcards.source}"
     shell:

@@ -41,6 +41,7 @@ rule card:
         adapter="results/adapters/{adapter}",
         base="results/evaluation/base.parquet",
         evaluation="results/evaluation/{adapter}.parquet",
+        composition="results/fitsets/{adapter}/composition.json",
     output:
         card="results/cards/{adapter}.md",
     log:
@@ -53,4 +54,5 @@ rule card:
         "Writing the card of {wildcards.adapter}"
     shell:
         'python "$SCRIPTS/card.py" --spec {input.spec} --adapter {input.adapter}'
-        " --evaluations {input.base} {input.evaluation} --output {output.card} 2>&1 | tee {log}"
+        " --evaluations {input.base} {input.evaluation}"
+        " --composition {input.composition} --output {output.card} 2>&1 | tee {log}"

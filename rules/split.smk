@@ -72,10 +72,12 @@ rule measure:
 
 rule merge_measures:
     input:
-        lambda wildcards: pipeline.measures(),
+        spec="results/.work/specs/merge_measures/all.json",
+        shards=lambda wildcards: pipeline.measures(),
     output:
         measures="results/base/measures.parquet",
         summary="results/base/measures.json",
+        quarantine="results/base/measures_quarantine.parquet",
     log:
         "results/logs/merge_measures/all.log",
     conda:
@@ -85,8 +87,9 @@ rule merge_measures:
     message:
         "Adding up the measured rows"
     shell:
-        'python "$SCRIPTS/merge_measures.py" --inputs {input} --output {output.measures}'
-        " --summary {output.summary} 2>&1 | tee {log}"
+        'python "$SCRIPTS/merge_measures.py" --spec {input.spec} --inputs {input.shards}'
+        " --output {output.measures} --summary {output.summary}"
+        " --quarantine {output.quarantine} 2>&1 | tee {log}"
 
 
 checkpoint heldout:

@@ -50,7 +50,7 @@ def convert(gguf: Path, output: Path) -> int:
             f"reading GGUF files needs more packages ({error}); install them with "
             "`pip install 'adaptermill[gguf]'`"
         ) from None
-    except (OSError, ValueError) as error:
+    except Exception as error:  # a damaged file shows itself in many ways
         raise UserError(f"{gguf} cannot be read as a GGUF model: {error}") from None
     # The loaded model counts as quantised and cannot be saved; one from its configuration can.
     config = model.config

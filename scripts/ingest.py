@@ -1,4 +1,4 @@
-"""Turns one shard's episodes into Parquet: rows, screenshots, and what was quarantined.
+"""Turns one shard's units into Parquet: rows, screenshots, and what was quarantined.
 
     ingest.py --spec spec.json --manifest manifest.json --shard s01-0f3a5b6c7d8e \\
         --rows rows.parquet --images images.parquet --quarantine quarantine.parquet
@@ -14,7 +14,7 @@ from pathlib import Path
 from adaptermill.atomic import replacing
 from adaptermill.errors import UserError, run_command
 from adaptermill.rows.ingest import ShardWriter
-from adaptermill.rows.readers.reader import Episode
+from adaptermill.rows.readers.reader import Unit
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -42,8 +42,8 @@ def main(argv: list[str] | None = None) -> None:
         replacing(arguments.quarantine) as quarantine,
         ShardWriter(settings, rows, images, quarantine) as writer,
     ):
-        for episode in shards[arguments.shard]["episodes"]:
-            writer.add_episode(Episode(episode["task_id"], Path(episode["folder"])))
+        for unit in shards[arguments.shard]["units"]:
+            writer.add_unit(Unit.from_json(unit))
     totals = writer.totals()
     print(
         f"{arguments.shard}: {totals.lines} lines, {totals.rows} rows, "

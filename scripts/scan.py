@@ -13,6 +13,7 @@ from pathlib import Path
 from adaptermill.atomic import write_json
 from adaptermill.errors import run_command
 from adaptermill.hashing import HashCache
+from adaptermill.rows.readers import READERS
 from adaptermill.rows.scan import scan
 
 
@@ -33,9 +34,11 @@ def main(argv: list[str] | None = None) -> None:
         raise
     cache.save()
     write_json(arguments.output, manifest)
+    reader = READERS[settings["format"]]
     print(
-        f"{manifest['source']}: {manifest['episodes']} episodes, {manifest['bytes'] / 1e6:.1f} MB "
-        f"in {len(manifest['shards'])} shards; {cache.hashed} of {len(cache.used)} files were read"
+        f"{manifest['source']}: {manifest['units']} {reader.unit}s, "
+        f"{manifest['bytes'] / 1e6:.1f} MB in {len(manifest['shards'])} shards; "
+        f"{cache.hashed} of {len(cache.used)} files were read"
     )
     if manifest["replaced"]:
         print(f"{manifest['replaced']} episodes were replaced by those of a later folder")

@@ -7,7 +7,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from adaptermill.measure import measure_shard
-from adaptermill.measurements import MEASURE_SCHEMA, common_prefix, prefix_of, with_prefix
+from adaptermill.measurements import (
+    MEASURE_SCHEMA,
+    REFUSED_SCHEMA,
+    common_prefix,
+    prefix_of,
+    with_prefix,
+)
 from adaptermill.models.base import load_processor
 from adaptermill.models.encode import Encoder
 from adaptermill.rows.dataset import open_sources
@@ -97,7 +103,8 @@ def test_common_prefix_of_any_prompts(prompts, expected):
 
 def test_scripts_measure_shards_and_add_them_up(base, ingested, tmp_path, capsys):
     rows, images = shard_of(ingested)
-    shard, merged, summary = (tmp_path / name for name in ("one.parquet", "all.parquet", "s.json"))
+    names = ("one.parquet", "all.parquet", "s.json", "spec.json", "refused.parquet")
+    shard, merged, summary, spec, refused = (tmp_path / name for name in names)
     arguments = ["--rows", rows, "--images", images, "--base", base[0], "--output", shard]
     measure.main([str(argument) for argument in arguments])
     nothing = tmp_path / "none.parquet"
@@ -105,7 +112,12 @@ def test_scripts_measure_shards_and_add_them_up(base, ingested, tmp_path, capsys
     other = tmp_path / "other.parquet"
     lines = [{"row_id": "other/x/0", "reason": "template_prefix", "detail": "why"}]
     pq.write_table(with_prefix(pa.Table.from_pylist(lines, MEASURE_SCHEMA), None), other)
-    arguments = ["--inputs", shard, nothing, other, "--output", merged, "--summary", summary]
+    counts = [
+        line["prompt_tokens"] + line["target_tokens"] for line in pq.read_table(shard).to_pylist()
+    ]
+    spec.write_text(json.dumps({"settings": {"max_tokens": max(counts) - 1}}))
+    arguments = ["--spec", spec, "--inputs", shard, nothing, other, "--output", merged]
+    arguments += ["--summary", summary, "--quarantine", refused]
     merge_measures.main([str(argument) for argument in arguments])
     table = pq.read_table(merged).to_pylist()
     ids = ["main/a/0", "main/a/1", "main/a/2", "main/b/0", "other/x/0"]
@@ -118,5 +130,19 @@ def test_scripts_measure_shards_and_add_them_up(base, ingested, tmp_path, capsys
     assert main["median"] == (lengths[1] + lengths[2]) // 2
     assert 0 < main["common_prefix"] < lengths[0]
     assert found["without_action_key"] == 1
-    assert found["reasons"] == {"template_prefix": 1}
+    share = 4 * main["common_prefix"] / sum(lengths)
+    assert main["common_prefix_share"] == pytest.approx(share, abs=1e-4)
+    over = [
+        line["row_id"] for line, count in zip(table, counts, strict=False) if count == max(counts)
+    ]
+    assert found["reasons"] == {"template_prefix": 1, "too_long": len(over)}
     assert "1 rows cannot be trained on: template_prefix" in capsys.readouterr().out
+    left_out = pq.read_table(refused)
+    assert left_out.schema == REFUSED_SCHEMA
+    reasons = {line["row_id"]: (line["source"], line["reason"]) for line in left_out.to_pylist()}
+    assert reasons == {
+        "other/x/0": ("other", "template_prefix"),
+        **dict.fromkeys(over, ("main", "too_long")),
+    }
+    limit = max(counts) - 1
+    assert f"{max(counts)} tokens, base.max_tokens is {limit}" in left_out["detail"].to_pylist()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
     AutoImageProcessor,
@@ -186,11 +187,20 @@ def load_model(
     """The frozen base in evaluation mode, with SDPA attention."""
     kind = AutoModelForImageTextToText if ref.multimodal else AutoModelForCausalLM
     try:
-        model = kind.from_pretrained(
-            ref.path, revision=ref.revision, dtype=dtype, attn_implementation="sdpa"
+        model, found = kind.from_pretrained(
+            ref.path,
+            revision=ref.revision,
+            dtype=dtype,
+            attn_implementation="sdpa",
+            output_loading_info=True,
         )
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
         raise UserError(f"the base {ref.model} cannot be loaded from {ref.path}: {error}") from None
+    if found["missing_keys"]:  # transformers would draw them at random
+        raise UserError(
+            f"the base {ref.model} is not whole: {ref.path} lacks {len(found['missing_keys'])} "
+            f"weights, for instance {min(found['missing_keys'])}"
+        )
     model.requires_grad_(False)
     return model.to(device).eval()
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,8 +23,9 @@ from adaptermill.errors import UserError
 from adaptermill.models.base import Processor
 
 Messages = Sequence[dict[str, Any]]
-# Marks where text is cut; private-use characters, of which one that the row does not hold is taken.
-_MARKS = [chr(code) for code in range(0xE000, 0xE040)]
+# Marks where text is cut: hieroglyphs, of which one that the row does not hold is taken. (Printable
+# and without case, so that no filter of a template changes them.)
+_MARKS = [chr(code) for code in range(0x13000, 0x13040)]
 _PROBE = "Xyzzy"
 
 
@@ -138,13 +139,28 @@ class Encoder:
         return self._control.search(text) is not None
 
     def _marked(self, text: str, mark: str) -> str:
-        return self._control.sub(lambda found: f"{found[0][0]}{mark}{found[0][1:]}", text)
+        # Again until none is left: the rest of a broken one may be the start of the next.
+        while self._control.search(text):
+            text = self._control.sub(lambda found: f"{found[0][0]}{mark}{found[0][1:]}", text)
+        return text
+
+    def _marked_within(self, value: Any, mark: str) -> Any:
+        """A JSON value with the look-alikes of all its strings marked."""
+        if isinstance(value, str):
+            return self._marked(value, mark)
+        if isinstance(value, dict):
+            return {name: self._marked_within(held, mark) for name, held in value.items()}
+        if isinstance(value, list):
+            return [self._marked_within(held, mark) for held in value]
+        return value
 
     def _contents(self, messages: Messages, mark: str = "") -> list[dict[str, Any]]:
         """Messages as the template takes them: image parts bare, look-alikes marked."""
         made = []
         for message in messages:
             content = message["content"]
+            if mark:  # tool calls, names: whatever else the template may show
+                message = self._marked_within({**message, "content": None}, mark)
             if isinstance(content, str):
                 content = self._marked(content, mark) if mark else content
                 if self._content_as_list:
@@ -314,20 +330,11 @@ class Encoder:
 
 
 def _unused_mark(messages: Messages, target: str) -> str:
-    held = target + "".join(_texts(messages))
+    held = target + json.dumps(messages, ensure_ascii=False)
     for mark in _MARKS:
         if mark not in held:
             return mark
-    raise TemplatePrefixError("the row holds every private-use character that marks could be")
-
-
-def _texts(messages: Messages) -> Iterator[str]:
-    for message in messages:
-        content = message["content"]
-        if isinstance(content, str):
-            yield content
-        else:
-            yield from (part["text"] for part in content if part["type"] == "text")
+    raise TemplatePrefixError("the row holds every character that could mark a cut")
 
 
 def action_key_position(answer: str) -> int | None:
@@ -354,7 +361,7 @@ def action_key_position(answer: str) -> int | None:
             if answer[position : position + 1] != ",":
                 return None
             position = _skip_space(answer, position + 1)
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, RecursionError):
         return None
     return None
 

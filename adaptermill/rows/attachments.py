@@ -14,15 +14,36 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _DATA_URL = re.compile(r"data:[^,;]*(;[^,;]*)*;base64,", re.IGNORECASE)
 
 
+def is_data_url(url: str) -> bool:
+    return url[:5].lower() == "data:"
+
+
 def read_image(url: str, folder: Path, most: int) -> tuple[bytes, str | None]:
     """The bytes, and the file's name below the episode's `folder` (None for a data: URL).
 
     Raises `Problem` for what is missing, lies outside the folder, is not a file, or has more than
     `most` bytes. Nothing outside the folder is opened, and nothing is fetched.
     """
-    if url[:5].lower() == "data:":
+    if is_data_url(url):
         return _from_data_url(url), None
     return _from_file(url, folder, most), url
+
+
+def locate(url: str, folder: Path) -> str:
+    """Where the file that `url` names lies; raises `Problem` for what is not below `folder`."""
+    if os.path.isabs(url) or url.startswith("~"):
+        raise Problem("path_outside_episode", f"{url} is an absolute path; it is not opened")
+    if _SCHEME.match(url):
+        raise Problem("remote_url", f"{url[:100]} is not beside the rows; it is not fetched")
+    try:
+        real = os.path.realpath(folder / url)
+        home = os.path.realpath(folder)
+        inside = os.path.commonpath([real, home]) == home
+    except (OSError, ValueError) as error:
+        raise _missing(url, error) from None
+    if not inside:
+        raise Problem("path_outside_episode", f"{url} leads out of the episode's folder")
+    return real
 
 
 def _from_data_url(url: str) -> bytes:
@@ -37,15 +58,8 @@ def _from_data_url(url: str) -> bytes:
 
 def _from_file(url: str, folder: Path, most: int) -> bytes:
     """The bytes of an image beside the rows; `most` is the largest file that is read."""
-    if os.path.isabs(url) or url.startswith("~"):
-        raise Problem("path_outside_episode", f"{url} is an absolute path; it is not opened")
-    if _SCHEME.match(url):
-        raise Problem("remote_url", f"{url[:100]} is not beside the rows; it is not fetched")
+    real = locate(url, folder)
     try:
-        real = os.path.realpath(folder / url)
-        home = os.path.realpath(folder)
-        if os.path.commonpath([real, home]) != home:
-            raise Problem("path_outside_episode", f"{url} leads out of the episode's folder")
         if os.path.exists(real) and not os.path.isfile(real):
             raise Problem("image_missing", f"{url!r} is no file")
         with open(real, "rb") as handle:
@@ -54,5 +68,9 @@ def _from_file(url: str, folder: Path, most: int) -> bytes:
                 raise Problem("image_too_large", message)
             return handle.read()
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise Problem("image_missing", f"{url}: {reason}") from None
+        raise _missing(url, error) from None
+
+
+def _missing(url: str, error: Exception) -> Problem:
+    reason = getattr(error, "strerror", None) or str(error)
+    return Problem("image_missing", f"{url}: {reason}")

@@ -1,4 +1,4 @@
-"""One shard: every line of its episodes becomes a row or a quarantine record.
+"""One shard: every line of its units becomes a row or a quarantine record.
 
 Memory is bounded by the row groups being filled (a few MB each), whatever the size of the shard.
 """
@@ -15,11 +15,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from adaptermill.rows.attachments import read_image
+from adaptermill.rows.attachments import is_data_url, read_image
 from adaptermill.rows.episodes import sources_of, variant_of
 from adaptermill.rows.images import ImageInfo, ImageLimits, ImageProblem, check
 from adaptermill.rows.readers import READERS
-from adaptermill.rows.readers.reader import Episode, Line
+from adaptermill.rows.readers.reader import Draft, Line, Unit
 from adaptermill.rows.records import Problem, check_record, parse
 from adaptermill.rows.schema import (
     IMAGE_SCHEMA,
@@ -75,7 +75,7 @@ class Counts:
 
 
 class ShardWriter:
-    """Ingests episodes into the three Parquet files of one shard.
+    """Ingests units into the three Parquet files of one shard.
 
     Use as a context manager; `counts` maps each file to its lines, rows and quarantined lines.
     """
@@ -84,9 +84,8 @@ class ShardWriter:
         self, settings: Mapping[str, Any], rows: Path, images: Path, quarantine: Path
     ) -> None:
         self.source: str = settings["source"]
-        self.family: str | None = settings["family"]
         self.limits = ImageLimits(**settings["image"])
-        self.reader = READERS[settings["format"]]
+        self.reader = READERS[settings["format"]](settings)
         repeated = ["source", "family", "op", "variant", "macro", "site", "episode", "task_id"]
         self.rows = _Groups(
             rows, ROW_SCHEMA, ROW_GROUP_BYTES, compression="zstd", use_dictionary=repeated
@@ -110,6 +109,7 @@ class ShardWriter:
     def __exit__(self, *_: object) -> None:
         facts = {
             "files": {file: vars(count) for file, count in sorted(self.counts.items())},
+            "episodes": self.facts["episodes"],
             "episodes_without_metadata": self.facts["episodes_without_metadata"],
         }
         self.quarantine.writer.add_key_value_metadata({"adaptermill": dump(facts)})
@@ -125,21 +125,23 @@ class ShardWriter:
             sum(count.quarantined for count in files),
         )
 
-    def add_episode(self, episode: Episode) -> None:
-        """Reads all lines of an episode; nothing in them stops the run."""
-        described = self.reader.describe(episode)
+    def add_unit(self, unit: Unit) -> None:
+        """Reads all lines of a unit; nothing in them stops the run."""
+        described = self.reader.describe(unit)
         told = None if described is None else dump(described)
         if described is None:
             self.facts["episodes_without_metadata"] += 1
-        for line in self.reader.lines(episode):
+        tasks = set()
+        for line in self.reader.lines(unit):
             count = self.counts.setdefault(line.file, Counts())
             count.lines += 1
             try:
-                self._add_line(line, episode, described or {}, told)
+                tasks.add(self._add_line(line, unit, described or {}, told))
                 count.rows += 1
             except Problem as problem:
                 count.quarantined += 1
                 self._quarantine(line, problem)
+        self.facts["episodes"] += max(1, len(tasks))
 
     def _quarantine(self, line: Line, problem: Problem) -> None:
         # A character of UTF-8 takes at most four bytes.
@@ -155,66 +157,65 @@ class ShardWriter:
         self.quarantine.add(values, _QUARANTINE_RECORD_BYTES)
 
     def _add_line(
-        self, line: Line, episode: Episode, described: Mapping[str, Any], told: str | None
-    ) -> None:
+        self, line: Line, unit: Unit, described: Mapping[str, Any], told: str | None
+    ) -> str:
+        """Makes a row of the line, or raises `Problem`; returns the row's task_id."""
         if line.reason is not None:
             raise Problem(line.reason, line.message)
-        record = parse(line.data)
-        checked = record
-        if self.family is not None and record.get("family") is None:
-            # Rows that name no family take the source's; `fields` keeps the record as it came.
-            checked = {**record, "family": self.family}
-        check_record(checked, episode.task_id)
-        row_id = f"{self.source}/{checked['task_id']}/{checked['step']}"
+        draft = self.reader.draft(parse(line.data), line, unit)
+        record = draft.record
+        check_record(record)
+        row_id = f"{self.source}/{record['task_id']}/{record['step']}"
         if row_id in self.row_ids:
-            message = f"step {checked['step']} of {checked['task_id']} is there already"
+            message = f"step {record['step']} of {record['task_id']} is there already"
             raise Problem("duplicate_row_id", message)
-        images = [
-            self._image(part["image_url"]["url"], episode.folder)
-            for part in image_parts(checked["messages"])
-        ]
+        parts = list(image_parts(record["messages"]))
+        images = [self._image(part["image_url"]["url"], unit.folder) for part in parts]
         for sha256, data, name in images:
             self._write_image(sha256, data, name)
         self.row_ids.add(row_id)
         hashes = [sha256 for sha256, _, _ in images]
-        values = self._columns(row_id, checked, record, hashes, described)
-        self.rows.add({**values, "episode": told}, len(line.data) + len(told or ""))
+        if draft.name_images:
+            for part, sha256 in zip(parts, hashes, strict=True):
+                if is_data_url(part["image_url"]["url"]):
+                    part["image_url"]["url"] = f"sha256:{sha256}"
+        values = self._columns(row_id, draft, hashes, described)
+        size = sum(len(values[name]) for name in ("messages", "target", "fields"))
+        self.rows.add({**values, "episode": told}, size + len(told or ""))
+        return record["task_id"]
 
     def _columns(
-        self,
-        row_id: str,
-        checked: Mapping[str, Any],
-        record: Mapping[str, Any],
-        images: list[str],
-        described: Mapping[str, Any],
+        self, row_id: str, draft: Draft, images: list[str], described: Mapping[str, Any]
     ) -> dict[str, Any]:
+        record = draft.record
         parts = described.get("parts")
         named = isinstance(parts, list) and parts and all(isinstance(p, str) for p in parts)
         parts = parts if named else None
-        task_id = checked["task_id"]
+        episode = record["task_id"] if draft.episode is None else draft.episode
         fields = {
             name: None if name in ("messages", "target") else value
-            for name, value in record.items()
+            for name, value in draft.kept.items()
         }
         success = described.get("success")
+        injected = record.get("inject") or record.get("aug_prefix")
         return {
             "row_id": row_id,
             "source": self.source,
-            "task_id": task_id,
-            "step": checked["step"],
-            "family": checked["family"],
-            "op": checked["op"],
-            "variant": variant_of(task_id, bool(parts)),
-            "sources": sources_of(task_id, parts),
-            "macro": _text(checked.get("macro", described.get("macro"))),
-            "site": _text(checked.get("site", described.get("site"))),
+            "task_id": record["task_id"],
+            "step": record["step"],
+            "family": record["family"],
+            "op": record["op"],
+            "variant": variant_of(episode, bool(parts)),
+            "sources": sources_of(episode, parts),
+            "macro": _text(record.get("macro", described.get("macro"))),
+            "site": _text(record.get("site", described.get("site"))),
             "success": success if isinstance(success, bool) else None,
-            "trainable": not checked.get("inject") and not checked.get("aug_prefix"),
-            "messages": dump(checked["messages"]),
-            "target": checked["target"],
+            "trainable": draft.trainable and not injected,
+            "messages": dump(record["messages"]),
+            "target": record["target"],
             "fields": dump(fields),
             "images": images,
-            **content_hashes(checked["messages"], checked["target"], images),
+            **content_hashes(record["messages"], record["target"], images),
         }
 
     def _image(self, url: str, folder: Path) -> tuple[str, bytes, str | None]:

@@ -94,7 +94,7 @@ def _finite(text: str) -> float:
     return value
 
 
-def check_record(record: Mapping[str, Any], episode: str) -> None:
+def check_record(record: Mapping[str, Any]) -> None:
     """Raises `Problem` unless the record has all that a row needs, with the right types."""
     wanted = {
         "task_id": str,
@@ -107,7 +107,7 @@ def check_record(record: Mapping[str, Any], episode: str) -> None:
     for name, kind in wanted.items():
         if name not in record:
             raise Problem("missing_field", f"there is no {name!r}")
-        _expect(name, record[name], kind)
+        expect(name, record[name], kind)
     for name in ("family", "op"):
         if not record[name]:
             raise Problem("missing_field", f"{name} is empty")
@@ -123,19 +123,17 @@ def check_record(record: Mapping[str, Any], episode: str) -> None:
         _check_message(f"messages[{position}]", message)
     if not record["target"].strip():
         raise Problem("empty_target", "target is empty")
-    if record["task_id"] != episode:
-        message = f"task_id is {record['task_id']!r} in the episode folder {episode!r}"
-        raise Problem("id_mismatch", message)
 
 
-def _expect(name: str, value: Any, kind: type) -> None:
+def expect(name: str, value: Any, kind: type) -> None:
+    """Raises `Problem` unless `value` is of that JSON type (a bool is no int)."""
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         message = f"{name} is a {type(value).__name__}, not a {kind.__name__}"
         raise Problem("wrong_type", message)
 
 
 def _check_message(where: str, message: Any) -> None:
-    _expect(where, message, dict)
+    expect(where, message, dict)
     for name in ("role", "content"):
         if name not in message:
             raise Problem("missing_field", f"{where} has no {name!r}")
@@ -144,15 +142,15 @@ def _check_message(where: str, message: Any) -> None:
     content = message["content"]
     if isinstance(content, str):
         return
-    _expect(f"{where}.content", content, list)
+    expect(f"{where}.content", content, list)
     for position, part in enumerate(content):
         here = f"{where}.content[{position}]"
-        _expect(here, part, dict)
+        expect(here, part, dict)
         kind = part.get("type")
         if kind == "text":
-            _expect(f"{here}.text", part.get("text"), str)
+            expect(f"{here}.text", part.get("text"), str)
         elif kind == "image_url":
-            _expect(f"{here}.image_url", part.get("image_url"), dict)
-            _expect(f"{here}.image_url.url", part["image_url"].get("url"), str)
+            expect(f"{here}.image_url", part.get("image_url"), dict)
+            expect(f"{here}.image_url.url", part["image_url"].get("url"), str)
         else:
             raise Problem("wrong_type", f"{here}.type is {kind!r}, not 'text' or 'image_url'")

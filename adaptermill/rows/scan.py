@@ -1,7 +1,7 @@
-"""What lies on disk: content hashes of episodes, and the shards they make.
+"""What lies on disk: content hashes of units, and the shards they make.
 
-Shards are the leaves of a binary trie over the MD5 of the episodes' names, split while a leaf holds
-more than `shard_mb` and more than one episode. So the number and borders of shards depend on the
+Shards are the leaves of a binary trie over the MD5 of the units' names, split while a leaf holds
+more than `shard_mb` and more than one unit. So the number and borders of shards depend on the
 content alone, and new episodes leave all other shards as they were. A shard's name ends in the hash
 of all it is made of: a shard whose file exists is up to date.
 """
@@ -11,129 +11,103 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from adaptermill.errors import UserError
-from adaptermill.hashing import FileStat, HashCache
+from adaptermill.hashing import HashCache
 from adaptermill.provenance import key
 from adaptermill.rows.readers import READERS
-from adaptermill.rows.readers.reader import Episode
+from adaptermill.rows.readers.reader import Content
 
 SHARD_KEY_LENGTH = 12
+# A file with many episodes is cut into runs of about this share of a shard.
+RUNS_IN_A_SHARD = 8
 
 
-def stat_digest(paths: Sequence[str], format: str) -> str:
-    """A hash of (name, size, mtime) of every file under `paths`: changes when an edit may have.
+def stat_digest(paths: Sequence[str], format: str, cache: Path | None = None) -> str:
+    """A hash of (name, size, mtime) of every file of a source: changes when an edit may have.
 
-    Reads no file. Missing paths give a digest too; the scan then says what is wrong.
+    Reads no file of the source. Images that lie elsewhere are known to `cache` (what the last scan
+    left): while they are as it saw them, the digest is the one that scan was asked with. Missing
+    paths give a digest too; the scan then says what is wrong.
     """
+    listed = _listed(paths, format)
+    if READERS[format].listed_is_all or cache is None or not cache.is_file():
+        return listed
+    known = HashCache(cache)
+    # Only images are known by their plain path.
+    images = {name: seen[:2] for name, seen in known.known.items() if name.startswith("/")}
+    changed = [[name, *_stat(name)] for name, seen in sorted(images.items()) if _stat(name) != seen]
+    if changed:
+        return key(listed=listed, changed=changed)
+    seen, _, asked = known.state.partition(" ")
+    return asked if asked and seen == listed else listed
+
+
+def _listed(paths: Sequence[str], format: str) -> str:
     found = hashlib.sha256()
     try:
-        roots = READERS[format].roots(paths)
-    except UserError:
-        roots = []
-    for root in roots:
-        found.update(os.fsencode(root) + b"\0")
-        for folder in _folders(root):
-            for file in _files(f"{root}/{folder}", f"{folder}/"):
-                found.update(f"{file.name}\0{file.size}\0{file.mtime_ns}\0".encode())
+        for file in READERS[format].listed(paths):
+            name = os.fsencode(file.name if READERS[format].listed_is_all else file.path)
+            found.update(name + f"\0{file.size}\0{file.mtime_ns}\0".encode())
+    except (UserError, OSError) as error:
+        found.update(type(error).__name__.encode())
     return found.hexdigest()[:32]
 
 
-def _folders(root: str) -> Iterator[str]:
-    """Names of the episode folders of a root; a symlink to a folder is one."""
-    for entry in _entries(root):
-        if not entry.name.startswith("_") and os.path.isdir(entry.path):
-            yield entry.name
-
-
-def _entries(folder: str) -> list[os.DirEntry[str]]:
+def _stat(path: str) -> tuple[int, int]:
     try:
-        with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
-    except OSError as error:
-        raise UserError(f"{folder} cannot be read: {error.strerror}") from None
-
-
-def _files(folder: str, prefix: str = "") -> Iterator[FileStat]:
-    """All regular files below `folder`, in the order of their names.
-
-    Symlinked folders inside are not followed: they may lead back up, and what they lead to is
-    either inside already or refused.
-    """
-    for entry in _entries(folder):
-        # A name that is not UTF-8 must not stop the scan.
-        name = prefix + os.fsencode(entry.name).decode("utf-8", "backslashreplace")
-        if entry.is_dir(follow_symlinks=False):
-            yield from _files(entry.path, f"{name}/")
-            continue
-        try:
-            status = entry.stat() if entry.is_file() else None
-        except OSError:
-            continue  # deleted since it was listed, or a link to itself
-        if status is not None:
-            yield FileStat(name, entry.path, status.st_size, status.st_mtime_ns)
+        status = os.stat(path)
+    except OSError:
+        return -1, -1
+    return status.st_size, status.st_mtime_ns
 
 
 def scan(settings: Mapping[str, Any], cache: HashCache) -> dict[str, Any]:
-    """The manifest of one source: its shards, each with its episodes and their content hashes."""
-    reader = READERS[settings["format"]]
-    found = reader.find(settings["paths"])
-    hashes, sizes = {}, {}
-    for episode in found.episodes:
-        files = list(_files(str(episode.folder)))
-        hashes[episode.task_id] = key(files=[[f.name, _content(f, cache)] for f in files])
-        sizes[episode.task_id] = sum(file.size for file in files)
+    """The manifest of one source: its shards, each with its units and what they are made of."""
+    paths, shard_bytes = settings["paths"], settings["shard_mb"] * 1e6
+    state = f"{_listed(paths, settings['format'])} {settings.get('files', '')}"
+    found = READERS[settings["format"]].find(paths, shard_bytes / RUNS_IN_A_SHARD, cache)
     made = {"settings": settings["ingest"], "code": settings["ingest_code"]}
     shards = []
-    for bits, episodes in _leaves(found.episodes, sizes, settings["shard_mb"] * 1e6):
-        listed = [[episode.task_id, hashes[episode.task_id]] for episode in episodes]
+    for bits, contents in _leaves(found.contents, shard_bytes):
+        # Neighbours in a file follow each other.
+        contents = sorted(contents, key=lambda c: (c.unit.file, c.unit.start, c.unit.name))
+        listed = [[content.unit.name, key(files=content.hashes)] for content in contents]
         shards.append(
             {
                 "name": f"s{bits}-{key(episodes=listed, **made)[:SHARD_KEY_LENGTH]}",
-                "bytes": sum(sizes[episode.task_id] for episode in episodes),
-                "episodes": [
-                    {"task_id": episode.task_id, "folder": str(episode.folder)}
-                    for episode in episodes
-                ],
+                "bytes": sum(content.size for content in contents),
+                "units": [content.unit.as_json() for content in contents],
             }
         )
+    cache.state = state
     return {
         "source": settings["source"],
         "format": settings["format"],
-        "episodes": len(found.episodes),
+        "units": len(found.contents),
         "replaced": found.replaced,
         "folders_without_rows": found.without_rows,
-        "bytes": sum(sizes.values()),
+        "bytes": sum(content.size for content in found.contents),
         "shards": shards,
     }
 
 
-def _content(file: FileStat, cache: HashCache) -> str:
-    try:
-        return cache.sha256(file)
-    except OSError as error:  # its lines are quarantined when the shard is made
-        return f"unreadable: {error.strerror}"
+def _leaves(contents: Sequence[Content], limit: float) -> Iterator[tuple[str, list[Content]]]:
+    """The leaves of the trie from left to right: their bits and their units by name."""
+    names = [content.unit.name for content in contents]
+    path = {name: f"{int(hashlib.md5(name.encode()).hexdigest(), 16):0128b}" for name in names}
 
-
-def _leaves(
-    episodes: Sequence[Episode], sizes: Mapping[str, int], limit: float
-) -> Iterator[tuple[str, list[Episode]]]:
-    """The leaves of the trie from left to right: their bits and their episodes by name."""
-    path = {
-        episode.task_id: f"{int(hashlib.md5(episode.task_id.encode()).hexdigest(), 16):0128b}"
-        for episode in episodes
-    }
-
-    def descend(bits: str, members: list[Episode]) -> Iterator[tuple[str, list[Episode]]]:
-        total = sum(sizes[episode.task_id] for episode in members)
+    def descend(bits: str, members: list[Content]) -> Iterator[tuple[str, list[Content]]]:
+        total = sum(content.size for content in members)
         if len(members) <= 1 or total <= limit or len(bits) == 128:
             if members:
                 yield bits, members
             return
         for bit in "01":
             yield from descend(
-                bits + bit, [e for e in members if path[e.task_id][len(bits)] == bit]
+                bits + bit, [c for c in members if path[c.unit.name][len(bits)] == bit]
             )
 
-    yield from descend("", list(episodes))
+    yield from descend("", list(contents))

@@ -13,8 +13,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from adaptermill.errors import UserError
+from adaptermill.rows.readers.reader import Unit
 from adaptermill.rows.schema import QUARANTINE_SCHEMA
 
+SHOWN_FILES = 20
 KINDS = ("shards", "images", "quarantine")
 
 
@@ -29,14 +31,18 @@ def summarize(manifest: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     reasons: Counter[str] = Counter()
     families: Counter[str] = Counter()
     variants: Counter[str] = Counter()
+    per_file: dict[str, Counter[str]] = {}
     images = []
     for name in names:
         quarantine = pq.ParquetFile(folder / "quarantine" / f"{name}.parquet")
         facts = json.loads(quarantine.metadata.metadata[b"adaptermill"])
-        counted: Counter[str] = Counter(files=len(facts["files"]))
-        for counts in facts["files"].values():
+        counted: Counter[str] = Counter()
+        for file, counts in facts["files"].items():
             counted.update(counts)
-        counted["episodes_without_metadata"] = facts["episodes_without_metadata"]
+            # A long file's lines are spread over shards.
+            per_file.setdefault(file, Counter()).update(counts)
+        for fact in ("episodes", "episodes_without_metadata"):
+            counted[fact] = facts[fact]
         rows = pq.read_table(folder / "shards" / f"{name}.parquet", columns=["family", "variant"])
         if counted["lines"] != rows.num_rows + quarantine.metadata.num_rows:
             raise UserError(
@@ -60,8 +66,8 @@ def summarize(manifest: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         "rows": totals["rows"],
         "quarantined": totals["quarantined"],
         "reasons": _sorted(reasons),
-        "files": totals["files"],
-        "episodes": manifest["episodes"],
+        "files": len(per_file),
+        "episodes": totals["episodes"],
         "replaced": manifest["replaced"],
         "folders_without_rows": manifest["folders_without_rows"],
         "episodes_without_metadata": totals["episodes_without_metadata"],
@@ -71,6 +77,10 @@ def summarize(manifest: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         "images_repeated_across_shards": stored - distinct,
         "bytes": manifest["bytes"],
         "shards": names,
+        "per_file": {
+            file: {name: per_file[file][name] for name in ("lines", "rows", "quarantined")}
+            for file in sorted(per_file)
+        },
     }
 
 
@@ -81,18 +91,21 @@ def merge_quarantine(manifest: Mapping[str, Any], folder: Path, output: Path) ->
     """
     with pq.ParquetWriter(output, QUARANTINE_SCHEMA, compression="zstd") as writer:
         for shard in manifest["shards"]:
-            roots = {
-                episode["task_id"]: str(Path(episode["folder"]).parent)
-                for episode in shard["episodes"]
-            }
+            units = [Unit.from_json(values) for values in shard["units"]]
+            roots = {unit.file or unit.name: unit.root for unit in units}
             file = pq.ParquetFile(folder / "quarantine" / f"{shard['name']}.parquet")
             for group in range(file.num_row_groups):
                 table = file.read_row_group(group).replace_schema_metadata(None)
                 names = table["file"].to_pylist()
-                paths = [f"{roots[name.split('/', 1)[0]]}/{name}" for name in names]
+                paths = [_place(name, roots) for name in names]
                 position = table.schema.get_field_index("file")
                 field = QUARANTINE_SCHEMA.field("file")
                 writer.write_table(table.set_column(position, field, pa.array(paths, pa.string())))
+
+
+def _place(name: str, roots: Mapping[str, Path]) -> str:
+    root = roots[name] if name in roots else roots[name.split("/", 1)[0]]
+    return str(root / name)
 
 
 def combine(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -109,7 +122,10 @@ def combine(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "reasons": _sorted(reasons),
         "files": totals["files"],
         "families": _sorted(families),
-        "sources": {summary["source"]: dict(summary) for summary in summaries},
+        "sources": {
+            summary["source"]: {k: v for k, v in summary.items() if k != "per_file"}
+            for summary in summaries
+        },
     }
 
 
@@ -132,7 +148,21 @@ def readable(summary: Mapping[str, Any]) -> str:
     if summary["reasons"]:
         lines.append("  quarantined:")
         lines += [f"  {count:>8}  {reason}" for reason, count in summary["reasons"].items()]
+        lines += _files_with_refused(summary["per_file"])
     return "\n".join(lines)
+
+
+def _files_with_refused(per_file: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """The files that most lines were refused of, worst first."""
+    refused = [(file, counts) for file, counts in per_file.items() if counts["quarantined"]]
+    refused.sort(key=lambda item: (-item[1]["quarantined"], item[0]))
+    lines = [
+        f"  {counts['quarantined']:>8}  of {counts['lines']} lines ({counts['rows']} rows): {file}"
+        for file, counts in refused[:SHOWN_FILES]
+    ]
+    if len(refused) > SHOWN_FILES:
+        lines.append(f"  {'':>8}  and {len(refused) - SHOWN_FILES} more files (summary.json)")
+    return lines
 
 
 def remove_superseded(folder: Path, names: Sequence[str]) -> int:

@@ -152,10 +152,10 @@ def load_start(model: PeftModel, folder: Path, recipe: Recipe) -> None:
             "adapter keeps the rank, alpha and lora_targets of the one it starts from"
         )
     tensors = load_file(weights_path)
-    wanted = state(model)
-    if set(tensors) != set(wanted):
-        missing = sorted(set(wanted) - set(tensors)) or sorted(set(tensors) - set(wanted))
-        raise Refusal(f"init_from: tensors of {folder} do not match, for instance {missing[0]}")
+    shapes, wanted = ({n: t.shape for n, t in held.items()} for held in (tensors, state(model)))
+    if shapes != wanted:
+        names = {name for name, _ in shapes.items() ^ wanted.items()}
+        raise Refusal(f"init_from: tensors of {folder} do not match, for instance {min(names)}")
     model.add_adapter(REFERENCE, LoraConfig(**{**own.to_dict(), "lora_dropout": 0.0}))
     for name, layer in lora_layers(model):
         for part in ("lora_A", "lora_B"):

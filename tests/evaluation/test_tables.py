@@ -73,6 +73,13 @@ def test_few_episodes_are_marked(made):
     assert nll.loc["all", "episodes"] == 18
 
 
+@pytest.mark.parametrize(("episodes", "weak"), [(4, True), (5, False)])
+def test_five_episodes_are_enough(episodes, weak):
+    rows = [row(f"task-{number}", 0, [-1.0]) for number in range(episodes)]
+    held_out = HeldOut([predictions("base", rows)], SETTINGS)
+    assert held_out.figure("base", "nll").weak == weak
+
+
 def test_one_episode_has_a_value_and_no_interval():
     held_out = HeldOut([predictions("base", [row("a", 0, [-2.0])])], SETTINGS)
     figure = held_out.figure("base", "nll")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from PIL import Image
 
+from adaptermill.rows.scan import stat_digest
 from scripts import ingest, scan, summarize_ingest
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
@@ -52,6 +54,16 @@ def with_url(url: str) -> dict[str, Any]:
     return record(messages=[{"role": "user", "content": content}])
 
 
+def data_url(data: bytes, kind: str = "image/png") -> str:
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
+
+
+def json_lines(*lines: Any) -> bytes:
+    """A JSONL file of these values; text and bytes are taken as they are."""
+    raw = [line if isinstance(line, (str, bytes)) else json.dumps(line) for line in lines]
+    return b"".join((line.encode() if isinstance(line, str) else line) + b"\n" for line in raw)
+
+
 def write_episode(
     root: Path,
     task_id: str = "a",
@@ -77,16 +89,21 @@ def write_episode(
 
 
 class Ingested:
-    """A source ingested into `folder`, from `paths`, by scan.py, ingest.py, summarize_ingest.py."""
+    """A source ingested into `folder`, from `paths`, by scan.py, ingest.py, summarize_ingest.py.
+
+    `reader` holds the format and its settings, where it is not `replay`.
+    """
 
     def __init__(
         self,
         folder: Path,
         *paths: Path,
         family: str | None = None,
+        reader: dict[str, Any] | None = None,
         shard_mb: float = 256,
         max_quarantined: float = 1_000_000,
         code: str = "code",
+        files: str = "",
         **limits: float,
     ) -> None:
         self.work = folder
@@ -94,15 +111,16 @@ class Ingested:
         settings = {
             "source": "main",
             "format": "replay",
-            "family": family,
             "image": {**IMAGE_LIMITS, **limits},
+            **({"family": family} if reader is None else reader),
         }
         scanned = {
             "source": "main",
-            "format": "replay",
+            "format": settings["format"],
             "paths": [str(path) for path in paths],
             "shard_mb": shard_mb,
             "ingest_code": code,
+            "files": files or stat_digest([str(path) for path in paths], settings["format"]),
             "ingest": settings,
         }
         folder.mkdir(parents=True, exist_ok=True)

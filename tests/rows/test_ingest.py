@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from adaptermill.rows import ingest
-from adaptermill.rows.readers.reader import Episode
+from adaptermill.rows.readers.reader import Unit
 from adaptermill.rows.schema import IMAGE_SCHEMA, QUARANTINE_SCHEMA, ROW_SCHEMA
 from tests.rows.building import (
     IMAGE_LIMITS,
@@ -344,7 +344,7 @@ def test_any_line_is_a_row_or_has_a_reason(writer_folder, lines):
     paths = [writer_folder / name for name in ("rows", "images", "quarantine")]
     configured = {"source": "main", "format": "replay", "family": None, "image": IMAGE_LIMITS}
     with ingest.ShardWriter(configured, *paths) as writer:
-        writer.add_episode(Episode("a", folder))
+        writer.add_unit(Unit("a", folder.parent))
     rows, _, quarantine = (pq.read_table(path) for path in paths)
     data = b"\n".join(lines).removeprefix(b"\xef\xbb\xbf")
     assert rows.num_rows + quarantine.num_rows == sum(

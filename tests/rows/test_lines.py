@@ -8,6 +8,7 @@ import pytest
 import zstandard
 
 from adaptermill.rows.readers import lines as lines_module
+from adaptermill.rows.readers import streams
 from adaptermill.rows.readers.lines import read_lines
 
 
@@ -36,14 +37,14 @@ def test_lines_end_at_line_feeds_alone(tmp_path, data, expected):
 
 def test_lines_longer_than_a_block_are_whole(tmp_path):
     path = tmp_path / "rows.jsonl"
-    long = b"x" * (3 * lines_module._BLOCK + 5)
+    long = b"x" * (3 * streams.BLOCK + 5)
     path.write_bytes(b"a\n" + long + b"\nb")
     assert read(path) == [(1, b"a", None), (2, long, None), (3, b"b", None)]
 
 
 def test_too_long_a_line_is_refused_and_the_next_one_read(tmp_path, monkeypatch):
     monkeypatch.setattr(lines_module, "MAX_LINE_BYTES", 1000)
-    monkeypatch.setattr(lines_module, "_BLOCK", 64)
+    monkeypatch.setattr(streams, "BLOCK", 64)
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b"x" * 5000 + b"\nshort\n" + b"y" * 1000 + b"\n" + b"z" * 1001)
     found = read(path)

@@ -8,9 +8,9 @@ from adaptermill.rows.records import MAX_DEPTH, Problem, check_record, parse
 from tests.rows.building import record
 
 
-def reason_of(data: bytes | str, episode: str = "a") -> str | None:
+def reason_of(data: bytes | str) -> str | None:
     try:
-        check_record(parse(data.encode() if isinstance(data, str) else data), episode)
+        check_record(parse(data.encode() if isinstance(data, str) else data))
     except Problem as problem:
         assert problem.message
         return problem.reason
@@ -91,7 +91,6 @@ def content(*parts):
         ("wrong_type", record(inject=["click"])),
         ("empty_target", record(target="")),
         ("empty_target", record(target=" \n\t")),
-        ("id_mismatch", record(task_id="b")),
     ],
 )
 def test_what_is_no_row(reason, changed):

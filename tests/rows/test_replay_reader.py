@@ -5,13 +5,14 @@ import os
 import pytest
 
 from adaptermill.errors import UserError
+from adaptermill.rows.readers.reader import Unit
 from adaptermill.rows.readers.replay import ReplayReader
 from tests.rows.building import write_episode
 
 
 def found(*paths):
-    result = ReplayReader.find([str(path) for path in paths])
-    return [str(episode.folder) for episode in result.episodes], result
+    units, *counts = ReplayReader.episodes([str(path) for path in paths])
+    return [str(unit.folder) for unit in units], counts
 
 
 def test_later_roots_replace_whole_episodes(tmp_path):
@@ -21,7 +22,7 @@ def test_later_roots_replace_whole_episodes(tmp_path):
     folders, result = found(tmp_path / "one", tmp_path / "two", tmp_path / "three")
     expected = ["one/a", "three/b", "one/c", "two/d"]
     assert folders == [str(tmp_path / name) for name in expected]
-    assert result.replaced == 2
+    assert result[0] == 2
 
 
 def test_a_root_given_twice_counts_once(tmp_path):
@@ -30,10 +31,10 @@ def test_a_root_given_twice_counts_once(tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     folders, result = found(one, one, f"{one}/")
     assert len(folders) == 1
-    assert result.replaced == 0
+    assert result[0] == 0
     folders, result = found(one, two, one)
     assert folders == [str(one / "a")]
-    assert result.replaced == 1
+    assert result[0] == 1
 
 
 def test_globs_are_sorted_and_plain_names_win(tmp_path):
@@ -56,7 +57,7 @@ def test_what_is_no_episode(tmp_path):
     (root / "loop").symlink_to(root / "loop")
     folders, result = found(root)
     assert folders == [str(root / "a"), str(root / "linked")]
-    assert result.without_rows == 1
+    assert result[1] == 1
 
 
 def test_errors_name_the_path_and_the_layout(tmp_path):
@@ -82,5 +83,5 @@ def test_a_name_that_is_no_utf8_is_said(tmp_path):
 def test_a_broken_description_is_none(tmp_path, text):
     folder = write_episode(tmp_path, "a")
     (folder / "episode.json").write_bytes(text.encode("utf-8", "surrogatepass"))
-    episode = ReplayReader.find([str(tmp_path)]).episodes[0]
-    assert ReplayReader.describe(episode) is None
+    reader = ReplayReader({"family": None})
+    assert reader.describe(Unit("a", tmp_path)) is None

@@ -28,7 +28,7 @@ def names(manifest):
 
 
 def episodes(manifest):
-    return [[e["task_id"] for e in shard["episodes"]] for shard in manifest["shards"]]
+    return [[unit["name"] for unit in shard["units"]] for shard in manifest["shards"]]
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_shards_hold_every_episode_once_within_the_limit(root):
     flat = sorted(name for shard in episodes(many) for name in shard)
     assert flat == [f"task-{number:02d}" for number in range(30)]
     for shard in many["shards"]:
-        assert shard["bytes"] <= limit or len(shard["episodes"]) == 1
+        assert shard["bytes"] <= limit or len(shard["units"]) == 1
     assert sum(shard["bytes"] for shard in many["shards"]) == many["bytes"] == one["bytes"]
 
 
@@ -66,7 +66,7 @@ def test_new_episodes_leave_other_shards_alone(root):
     gone = set(names(before)) - set(names(after))
     assert len(gone) == 1
     new = [shard for shard in after["shards"] if shard["name"] not in names(before)]
-    assert "newcomer" in [e["task_id"] for shard in new for e in shard["episodes"]]
+    assert "newcomer" in [unit["name"] for shard in new for unit in shard["units"]]
     assert len(new) <= 2
 
 
@@ -155,7 +155,7 @@ def test_the_digest_follows_size_time_and_names(root):
 def test_links_that_lead_back_up_do_no_harm(root):
     (root / "task-00" / "up").symlink_to(root)
     (root / "task-00" / "self").symlink_to(root / "task-00" / "self")
-    assert look(root)["episodes"] == 30
+    assert look(root)["units"] == 30
     stat_digest([str(root)], "replay")
 
 

@@ -32,6 +32,10 @@ def test_counts_add_up(root, tmp_path, capsys):
     assert summary["reasons"] == {"empty_target": 8, "json_syntax": 8}
     assert summary["files"] == summary["episodes"] == 9
     assert summary["families"] == {"Navigation": 17}
+    assert len(summary["per_file"]) == 9
+    for counts in summary["per_file"].values():
+        assert counts["lines"] == counts["rows"] + counts["quarantined"]
+    assert summary["per_file"]["task-3/rows.jsonl"] == {"lines": 4, "rows": 2, "quarantined": 2}
     assert summary["variants"] == {"plain": 16, "recovery": 1}
     stored = len(made.table("images"))
     assert summary["images"] == 2
@@ -40,6 +44,7 @@ def test_counts_add_up(root, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "33 lines = 17 rows + 16 quarantined" in printed
     assert "8  json_syntax" in printed
+    assert "2  of 4 lines (2 rows): task-3/rows.jsonl" in printed
 
 
 def test_quarantine_names_files_that_can_be_opened(root, tmp_path):
@@ -95,7 +100,7 @@ def test_all_sources_together(root, tmp_path):
     assert total["reasons"] == {"empty_target": 16, "json_syntax": 16}
     assert total["files"] == 18
     assert list(total["sources"]) == ["main", "other"]
-    assert total["sources"]["main"] == first
+    assert total["sources"]["main"] == {k: v for k, v in first.items() if k != "per_file"}
     summary = tmp_path / "out/ingested/summary.json"
     output = tmp_path / "all.json"
     summarize_ingest.main(["--combine", str(summary), str(summary), "--output", str(output)])

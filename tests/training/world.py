@@ -140,9 +140,9 @@ class Job:
     def finish(self, processes: int | None = None) -> Result:
         return ended(self.start(processes))
 
-    def run_to_step(self, step: int) -> subprocess.Popen[str]:
+    def run_to_step(self, step: int, processes: int | None = None) -> subprocess.Popen[str]:
         """Starts the job and returns when its log holds `step` lines."""
-        process = self.start()
+        process = self.start(processes)
         log = self.state / "train_log.jsonl"
         until = time.monotonic() + 120
         while not log.is_file() or log.read_bytes().count(b"\n") < step:
@@ -256,4 +256,4 @@ def shake(model: torch.nn.Module, size: float = 0.05, seed: int = 1) -> None:
 def difference(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
     """The largest difference between two adapters' tensors."""
     assert one.keys() == other.keys()
-    return max(float((one[name] - other[name]).abs().max()) for name in one)
+    return max((one[name] - other[name]).abs().max().item() for name in one)

@@ -6,22 +6,31 @@ mark, carriage returns at a line's end, blank lines and a missing last line feed
 
 from __future__ import annotations
 
-import gzip
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-import zstandard
-
+from adaptermill.rows.readers import streams
 from adaptermill.rows.readers.reader import Line
 
 # Longer lines are refused unread: no row needs as much, and one would not fit into bounded memory.
 MAX_LINE_BYTES = 64_000_000
-_BLOCK = 1 << 20
-# Zstandard can unfold 4 bytes to 128 KiB, so compressed blocks are kept small.
-_ZSTD_BLOCK = 2048
-_BOM = b"\xef\xbb\xbf"
-_UNREADABLE = (OSError, EOFError, zlib.error, zstandard.ZstdError)
+BOM = b"\xef\xbb\xbf"
+_EXCERPT_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One line as it stands in the file (or one element of an array), without its end.
+
+    `size` counts the bytes up to the next piece's begin. Where something is wrong, `reason` and
+    `message` say what, and `data` is what could be read.
+    """
+
+    data: bytes
+    size: int
+    reason: str | None = None
+    message: str = ""
 
 
 def read_lines(path: Path, name: str) -> Iterator[Line]:
@@ -30,60 +39,45 @@ def read_lines(path: Path, name: str) -> Iterator[Line]:
     Where the file cannot be read on (a compressed file that was cut, a disk error), one last line
     with the reason `file_unreadable` stands for the rest.
     """
-    number, parts, size = 1, [], 0
+    return number_lines(split(streams.blocks(path)), name, 1)
+
+
+def number_lines(pieces: Iterable[Piece], name: str, first: int) -> Iterator[Line]:
+    """The pieces that are not blank as lines of the file `name`, counted from `first`."""
+    for number, piece in enumerate(pieces, first):
+        data = piece.data.removeprefix(BOM) if number == 1 else piece.data
+        if piece.reason is not None:
+            yield Line(name, number, data, piece.reason, piece.message)
+            continue
+        data = data.rstrip(b"\r")
+        if data and not data.isspace():
+            yield Line(name, number, data)
+
+
+def split(blocks: Iterator[bytes]) -> Iterator[Piece]:
+    """The bytes cut at their line feeds."""
+    parts, size = [], 0
     try:
-        for block in _blocks(path):
+        for block in blocks:
             *ends, rest = block.split(b"\n")
             for end in ends:
-                line = _line(name, number, [*parts, end], size + len(end))
-                if line is not None:
-                    yield line
-                number, parts, size = number + 1, [], 0
+                yield _piece([*parts, end], size + len(end), 1)
+                parts, size = [], 0
             size += len(rest)
             # Of a line that is too long, its beginning is enough for the excerpt.
             if rest and (size <= MAX_LINE_BYTES or not parts):
                 parts.append(rest)
-    except _UNREADABLE as error:
+    except streams.UNREADABLE as error:
         message = f"the file cannot be read on from here: {error}"
-        yield Line(name, number, b"".join(parts), "file_unreadable", message)
+        yield Piece(b"".join(parts), size, "file_unreadable", message)
         return
-    line = _line(name, number, parts, size)
-    if line is not None:
-        yield line
+    if size:
+        yield _piece(parts, size, 0)
 
 
-def _line(name: str, number: int, parts: list[bytes], size: int) -> Line | None:
-    data = b"".join(parts)
-    if number == 1:
-        data = data.removeprefix(_BOM)
+def _piece(parts: list[bytes], size: int, end: int) -> Piece:
+    data = parts[0] if len(parts) == 1 else b"".join(parts)
     if size > MAX_LINE_BYTES:
         message = f"the line has {size} bytes, more than {MAX_LINE_BYTES}"
-        return Line(name, number, data[:_BLOCK], "line_too_long", message)
-    data = data.rstrip(b"\r")
-    return Line(name, number, data) if data.strip() else None
-
-
-def _blocks(path: Path) -> Iterator[bytes]:
-    if path.suffix == ".zst":
-        yield from _zstd_blocks(path)
-        return
-    with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as stream:
-        # Unlike read(), read1() hands over what there is before a cut.
-        while block := stream.read1(_BLOCK):
-            yield block
-
-
-def _zstd_blocks(path: Path) -> Iterator[bytes]:
-    """All frames of the file; unlike the library's reader it notices a frame that is cut."""
-    frame = None
-    with open(path, "rb") as stream:
-        while block := stream.read(_ZSTD_BLOCK):
-            while block:
-                if frame is None:
-                    frame = zstandard.ZstdDecompressor().decompressobj()
-                yield frame.decompress(block)
-                block = frame.unused_data if frame.eof else b""
-                if frame.eof:
-                    frame = None
-    if frame is not None:
-        raise EOFError("the last Zstandard frame is incomplete")
+        return Piece(data[:_EXCERPT_BYTES], size + end, "line_too_long", message)
+    return Piece(data, size + end)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from adaptermill.hashing import FileStat, HashCache
 
@@ -34,6 +34,18 @@ class Unit:
     def folder(self) -> Path:
         """What the names of images are relative to."""
         return self.path.parent if self.file else self.path
+
+    def as_json(self) -> dict[str, Any]:
+        """The unit as a manifest holds it."""
+        place = {"name": self.name, "root": str(self.root)}
+        if not self.file:
+            return place
+        return {**place, "file": self.file, "start": self.start, "end": self.end, "line": self.line}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Unit:
+        """What `as_json` wrote."""
+        return cls(**{**values, "root": Path(values["root"])})
 
 
 @dataclass(frozen=True)
@@ -91,6 +103,11 @@ class Draft:
 
 class Reader(Protocol):
     """One input format. A reader is made for one shard, from the source's settings."""
+
+    # What a unit is, in a word or two.
+    unit: ClassVar[str]
+    # Whether `listed` gives every file that matters; else `find` learns of more by reading.
+    listed_is_all: ClassVar[bool]
 
     def __init__(self, settings: Mapping[str, Any]) -> None: ...
 

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from adaptermill.errors import UserError
 from adaptermill.hashing import FileStat, HashCache
@@ -27,6 +27,9 @@ _LAYOUT = "a replay source's path is a folder with one folder per episode, each 
 
 class ReplayReader:
     """Reads the episodes under one or many roots."""
+
+    unit: ClassVar[str] = "episode"
+    listed_is_all: ClassVar[bool] = True
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.family: str | None = settings["family"]
