@@ -1,11 +1,14 @@
 """What the Snakefile knows: settings of every stage as spec files, and keys of finished products.
 
-Two ideas keep builds true:
+Three ideas keep builds true:
 
 *Spec files.* Everything that decides a cheap stage's output (its settings and the meaning of its
 code) is written to `results/.work/specs/<stage>/<name>.json` while the Snakefile is read, and only
 if it changed. A spec is an input of its rule, so a changed setting is a changed file: nothing
 depends on what Snakemake remembers in `.snakemake`.
+
+*Records.* Each cheap stage notes by content what it was made from (made.py). While the Snakefile is
+read, a stage whose record does not fit is requested again, whatever its file times say.
 
 *Keys.* Expensive products (shards, measured shards, adapters, evaluations) lie under a path that
 holds the hash of all they depend on. A key that needs the outcome of an earlier stage is asked for
@@ -28,7 +31,8 @@ from snakemake.io import ancient
 from adaptermill.atomic import write_if_changed
 from adaptermill.config import Config, load
 from adaptermill.errors import UserError
-from adaptermill.provenance import code_fingerprint, key
+from adaptermill.made import Stage, request
+from adaptermill.provenance import code_fingerprint, code_parts, key
 from adaptermill.sources import ExampleSource, JsonlSource, ReplaySource
 
 RESULTS = Path("results")
@@ -49,16 +53,20 @@ TRAINING_SETTINGS = (
     "seed",
 )
 NOT_FOR_SELECTION = {"init_from", *TRAINING_SETTINGS} - {"seed", "batch_rows", "beta"}
-# A published product whose key is not the wanted one gets this time: older than any input, yet not
-# 0, which Snakemake reads as "no file".
-LONG_AGO = 1
+# Stages whose subjects share one spec.
+SHARED_SPECS = {
+    "summarize_ingest": ("summarize_ingest", "all"),
+    "combine_ingest": ("summarize_ingest", "all"),
+    "card": ("tables", "all"),
+}
 
 
 class Pipeline:
     """Paths, specs and keys of one configuration, for the rules to ask.
 
-    `checkpoints` is Snakemake's object of that name. `writes` is False in the processes that
-    Snakemake starts for single jobs: those must find the specs as they are.
+    `checkpoints` is Snakemake's object of that name (None outside Snakemake: then only what lies on
+    disk can be asked). `writes` is False in the processes that Snakemake starts for single jobs:
+    those must find the specs as they are.
     """
 
     def __init__(
@@ -69,11 +77,13 @@ class Pipeline:
         self.repository = Path(repository)
         self.sources = {source.name: source for source in self.config.sources}
         self._fingerprints: dict[str, str] = {}
+        self._noted_code: dict[str, str] | None = None
         self._adapter_of_key: dict[str, str] = {}
         self._prepare_environment()
-        if writes:
+        # Where another Snakemake works, its jobs read these files now.
+        if writes and not locked():
             self._write_specs()
-            self._age_superseded()
+            self._request_outdated()
 
     def _prepare_environment(self) -> None:
         """What jobs inherit: this checkout's scripts and package, and the Python that runs here."""
@@ -136,14 +146,17 @@ class Pipeline:
         add("summarize_ingest", "all", "summarize_ingest", {"max_quarantined": limit})
         add("base", "base", "resolve_base", self._base_settings())
         limits = {"max_tokens": config.base.max_tokens}
-        add("merge_measures", "all", "merge_measures", limits)
+        # The code that measured is in the path of what is merged.
+        measured = {**limits, "measure_code": self.code("measure")}
+        add("merge_measures", "all", "merge_measures", measured)
         split = config.split.model_dump(exclude={"near_duplicates"})
         add("split", "all", "split", {**split, "families": config.families})
         heldout = {"side": "validation", "max_tokens": config.base.max_tokens}
         add("heldout", "validation", "heldout", heldout)
         for name in config.recipes:
             add("fitset", name, "fitset", self._fitset_settings(name))
-            add("train", name, "train", {**self._train_settings(name), "versions": self.versions()})
+            add("train", name, "train", {**self.train_settings(name), "versions": self.versions()})
+            specs["train", name]["noted"] = self.noted(name)
         add("evaluate", "all", "evaluate", self._evaluate_settings())
         tables = {
             "adapters": config.evaluated,
@@ -158,7 +171,95 @@ class Pipeline:
 
     def _write_specs(self) -> None:
         for (stage, name), spec in self.specs().items():
-            write_if_changed(self.spec(stage, name), json.dumps(spec, indent=1, sort_keys=True))
+            write_if_changed(self.spec(stage, name), _spec_text(spec))
+
+    # ---- records and requests ------------------------------------------------------------------
+
+    def record(self, stage: str, subject: str) -> str:
+        """Where a stage notes what it was made from."""
+        return str(WORK / "made" / stage / subject)
+
+    def requested(self, stage: str, subject: str) -> str:
+        """The input of a rule that is written anew when it must run again."""
+        return str(WORK / "requests" / stage / subject)
+
+    def published_mark(self, name: str) -> str:
+        """The file that notes which evaluation is published for `name` (or `base`)."""
+        return str(WORK / "published" / f"{name}.key")
+
+    def above(self, stage: str, subject: str) -> list[str]:
+        """The small files that stand for the stages above one."""
+        if stage == "scan":
+            example = isinstance(self.sources[subject], ExampleSource)
+            return [self.record("example_source", subject)] if example else []
+        if stage == "summarize_ingest":
+            return [self.record("scan", subject)]
+        if stage in ("combine_ingest", "split"):
+            return [self.record("summarize_ingest", name) for name in self.sources]
+        if stage == "merge_measures":
+            scans = [self.record("scan", name) for name in self.sources]
+            return ["results/base/base.json", *scans]
+        if stage in ("heldout", "fitset"):
+            return [self.record("split", "all"), self.record("merge_measures", "all")]
+        if stage in ("tables", "card"):
+            names = self.config.evaluated if stage == "tables" else [subject]
+            return [self.published_mark(name) for name in ["base", *names]]
+        return []
+
+    def stages(self) -> list[Stage]:
+        """Every stage that keeps a record, those above first."""
+        specs = self.specs()
+        examples = [name for stage, name in specs if stage == "example_source"]
+        subjects = {
+            "example_source": examples,
+            "scan": self.sources,
+            "summarize_ingest": self.sources,
+            "combine_ingest": ["all"],
+            "base": ["base"],
+            "split": ["all"],
+            "merge_measures": ["all"],
+            "heldout": ["validation"],
+            "fitset": self.config.recipes,
+            "tables": ["all"],
+            "card": self.config.evaluated,
+        }
+        found = []
+        for stage, names in subjects.items():
+            for subject in names:
+                spec = SHARED_SPECS.get(stage, (stage, subject))
+                found.append(
+                    Stage(
+                        stage=stage,
+                        subject=subject,
+                        record=Path(self.record(stage, subject)),
+                        spec=self.spec(*spec),
+                        spec_text=_spec_text(specs[spec]),
+                        above=tuple(self.above(stage, subject)),
+                    )
+                )
+        return found
+
+    def base_is_missing(self) -> bool:
+        """Whether the example base must be built, which a missing folder alone does not trigger."""
+        return self.config.base.model == "example" and not Path(self.base_folder()).is_dir()
+
+    def _request_outdated(self) -> None:
+        """Requests stages that are not current, and published products that have another key.
+
+        File times alone would miss a setting changed and changed back, or a copied folder.
+        """
+        for stage in self.stages():
+            again = not stage.is_current() or (stage.stage == "base" and self.base_is_missing())
+            request(self.requested(stage.stage, stage.subject), again=again)
+        for name in self.config.recipes:
+            published = _read_json(RESULTS / "adapters" / name / "training.json") or {}
+            again = published.get("key") != self.key_on_disk(name)
+            request(self.requested("publish_adapter", name), again=again)
+        for name in ["base", *self.config.recipes]:
+            mark = Path(self.published_mark(name))
+            published = mark.read_text(encoding="utf-8").strip() if mark.is_file() else None
+            again = published != self.evaluation_key_on_disk(name)
+            request(self.requested("publish_evaluation", name), again=again)
 
     def _scan_settings(self, name: str) -> dict[str, Any]:
         source = self.sources[name]
@@ -238,9 +339,20 @@ class Pipeline:
             settings["listed"] = key(lines=sorted(set(listed.splitlines())))
         return settings
 
-    def _train_settings(self, name: str) -> dict[str, Any]:
+    def train_settings(self, name: str) -> dict[str, Any]:
         recipe = self.config.recipes[name].model_dump(include=set(TRAINING_SETTINGS))
         return {**recipe, "init_from": self.config.recipes[name].init_from}
+
+    def noted(self, name: str) -> dict[str, Any]:
+        """What a finished adapter notes beside its hashes, so that a change can be explained."""
+        if self._noted_code is None:
+            trusted = self.config.training.trust_code
+            self._noted_code = {} if trusted else code_parts(self.script("train"))
+        return {
+            "code": self._noted_code,
+            "selection": self._fitset_settings(name)["recipe"],
+            "versions": self.versions(),
+        }
 
     def _evaluate_settings(self) -> dict[str, Any]:
         return self.config.evaluation.model_dump(include={"generate", "max_new_tokens"})
@@ -315,12 +427,15 @@ class Pipeline:
 
     def measures(self) -> list[str]:
         """The measured shards of all sources under this base's processor and this code."""
-        folder = self.base()["processor_hash"][:12] + "-" + self.code("measure")[:12]
+        folder = self._measures_folder(self.base())
         return [
-            str(STORE / "measures" / folder / f"{name}__{shard}.parquet")
+            str(folder / f"{name}__{shard}.parquet")
             for name in self.sources
             for shard in self.shards(name)
         ]
+
+    def _measures_folder(self, base: dict[str, Any]) -> Path:
+        return STORE / "measures" / f"{base['processor_hash'][:12]}-{self.code('measure')[:12]}"
 
     # ---- adapters ------------------------------------------------------------------------------
 
@@ -335,7 +450,7 @@ class Pipeline:
         if found is None:
             return None
         parent = self.config.parent(name)
-        settings = self._train_settings(name)
+        settings = self.train_settings(name)
         start = settings.pop("init_from")
         if parent is not None:
             above = self._adapter_key(parent, hashes, base_identity)
@@ -371,7 +486,7 @@ class Pipeline:
         """The adapter whose key is `wanted` (two adapters with one key are one training)."""
         if wanted not in self._adapter_of_key:
             for name in self.config.recipes:
-                if self._key_on_disk(name) == wanted:
+                if self.key_on_disk(name) == wanted:
                     self._adapter_of_key[wanted] = name
                     break
             else:
@@ -389,13 +504,13 @@ class Pipeline:
         name = self.adapter_named_by(wanted)
         if self.adapter_key(name) != wanted:
             raise UserError(f"{wanted} is not the key that {name} has now")
-        # The set of inputs stays the same however many shards and sources there are: Snakemake runs
-        # a job again when its set of inputs changes. The summary stands for the shards.
+        # Shards are not named: they are there when the fit set is. Only checkpoints and finished
+        # work may be `ancient`: Snakemake 9 passes over reasons to run that lie below a job that
+        # runs if nothing but ancient files leads there.
         inputs = {
             "fitset": ancient(f"results/fitsets/{name}/fitset.parquet"),
             "plan": ancient(f"results/fitsets/{name}/plan.parquet"),
             "base": ancient("results/base/base.json"),
-            "ingested": ancient("results/ingest/summary.json"),
         }
         if (parent := self.config.parent(name)) is not None:
             inputs["parent"] = ancient(self.stored_adapter(parent))
@@ -463,7 +578,7 @@ class Pipeline:
         """The adapter (or `base`) whose evaluation has the key `wanted`."""
         if wanted not in self._adapter_of_key:
             for name in ["base", *self.config.recipes]:
-                if self._evaluation_key_on_disk(name) == wanted:
+                if self.evaluation_key_on_disk(name) == wanted:
                     self._adapter_of_key[wanted] = name
                     break
             else:
@@ -481,7 +596,6 @@ class Pipeline:
             "heldout": ancient("results/splits/heldout.parquet"),
             "digest": ancient("results/splits/heldout.json"),
             "base": ancient("results/base/base.json"),
-            "ingested": ancient("results/ingest/summary.json"),
         }
         if name != "base":
             inputs["adapter"] = ancient(self.stored_adapter(name))
@@ -504,7 +618,7 @@ class Pipeline:
 
     # ---- what is on disk -----------------------------------------------------------------------
 
-    def _key_on_disk(self, name: str) -> str | None:
+    def key_on_disk(self, name: str) -> str | None:
         """The key `name` has by the fit sets and base that lie there now, else None."""
         base = _read_json(RESULTS / "base" / "base.json")
 
@@ -514,33 +628,28 @@ class Pipeline:
 
         return base and self._adapter_key(name, hashes, base["identity"])
 
-    def _evaluation_key_on_disk(self, name: str) -> str | None:
+    def measures_on_disk(self) -> list[Path] | None:
+        """The measured shards that the manifests and the base on disk ask for, else None."""
+        base = _read_json(RESULTS / "base" / "base.json")
+        manifests = {
+            name: _read_json(WORK / "ingest" / name / "manifest.json") for name in self.sources
+        }
+        if base is None or None in manifests.values():
+            return None
+        folder = self._measures_folder(base)
+        return [
+            folder / f"{name}__{shard['name']}.parquet"
+            for name, manifest in manifests.items()
+            for shard in manifest["shards"]
+        ]
+
+    def evaluation_key_on_disk(self, name: str) -> str | None:
         base = _read_json(RESULTS / "base" / "base.json")
         heldout = _read_json(RESULTS / "splits" / "heldout.json")
         if not base or not heldout:
             return None
-        subject = base["identity"] if name == "base" else self._key_on_disk(name)
+        subject = base["identity"] if name == "base" else self.key_on_disk(name)
         return subject and self._evaluation_key(subject, heldout["digest"])
-
-    def _age_superseded(self) -> None:
-        """Makes published products of another key look old, so that they are published anew.
-
-        File times alone would miss a setting changed and changed back, or a copied folder.
-        """
-        resolved = RESULTS / "base" / "base.json"
-        if self.config.base.model == "example" and not Path(self.base_folder()).is_dir():
-            _age(resolved)  # a missing folder alone would trigger nothing
-        for name in self.config.recipes:
-            folder = RESULTS / "adapters" / name
-            published = _read_json(folder / "training.json")
-            wanted = self._key_on_disk(name)
-            if published and wanted and published.get("key") != wanted:
-                _age(folder)
-        for name in ["base", *self.config.recipes]:
-            mark = WORK / "published" / f"{name}.key"
-            wanted = self._evaluation_key_on_disk(name)
-            if mark.is_file() and wanted and mark.read_text().strip() != wanted:
-                _age(mark)
 
     # ---- resources -----------------------------------------------------------------------------
 
@@ -559,10 +668,13 @@ def _prepend(variable: str, folder: Path) -> None:
     os.environ[variable] = f"{folder}{os.pathsep}{before}" if before else str(folder)
 
 
-def _age(path: Path) -> None:
-    for mark in (path, path / ".snakemake_timestamp"):
-        if mark.exists():
-            os.utime(mark, (LONG_AGO, LONG_AGO))
+def locked() -> bool:
+    """Whether Snakemake holds its lock in this folder (or was killed while it did)."""
+    return any(Path(".snakemake", "locks").glob("*.lock"))
+
+
+def _spec_text(spec: dict[str, Any]) -> str:
+    return json.dumps(spec, indent=1, sort_keys=True)
 
 
 def _text_of(path: str | None, setting: str) -> str | None:

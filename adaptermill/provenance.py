@@ -11,6 +11,7 @@ import ast
 import functools
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
@@ -46,6 +47,20 @@ def code_fingerprint(*entries: str | Path) -> str:
     The closure follows imports of this package, also those inside functions. Comments, docstrings
     and layout do not count. Returns 16 hex digits.
     """
+    digest = hashlib.sha256()
+    # By the place in the package, never the place on disk: a checkout elsewhere is equal.
+    for name, tree in _trees(entries).items():
+        digest.update(f"{name}\0{tree}\0".encode())
+    return digest.hexdigest()[:KEY_LENGTH]
+
+
+def code_parts(*entries: str | Path) -> dict[str, str]:
+    """What `code_fingerprint` covers, file by file: its place in the package -> a hash."""
+    return {name: key(tree=tree) for name, tree in _trees(entries).items()}
+
+
+def _trees(entries: Iterable[str | Path]) -> dict[str, str]:
+    """Place in the package -> syntax tree, for all files reachable from `entries`, sorted."""
     trees = {}
     waiting = [Path(entry).resolve() for entry in entries]
     while waiting:
@@ -54,11 +69,7 @@ def code_fingerprint(*entries: str | Path) -> str:
             tree, imports = _parse(path, path.stat().st_mtime_ns)
             trees[path] = tree
             waiting.extend(imports)
-    digest = hashlib.sha256()
-    # By the place in the package, never the place on disk: a checkout elsewhere is equal.
-    for name, tree in sorted((_label(path), tree) for path, tree in trees.items()):
-        digest.update(f"{name}\0{tree}\0".encode())
-    return digest.hexdigest()[:KEY_LENGTH]
+    return dict(sorted((_label(path), tree) for path, tree in trees.items()))
 
 
 def _label(path: Path) -> str:

@@ -31,9 +31,10 @@ rule publish_evaluation:
     input:
         stored=lambda wildcards: pipeline.stored_evaluation(wildcards.adapter),
         marks=lambda wildcards: pipeline.evaluation_marks(wildcards.adapter),
+        requested="results/.work/requests/publish_evaluation/{adapter}",
     output:
         rows="results/evaluation/{adapter}.parquet",
-        key="results/.work/published/{adapter}.key",
+        key=pipeline.published_mark("{adapter}"),
     log:
         "results/logs/publish_evaluation/{adapter}.log",
     conda:

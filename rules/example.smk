@@ -4,8 +4,10 @@
 rule example_source:
     input:
         spec="results/.work/specs/example_source/{source}.json",
+        requested="results/.work/requests/example_source/{source}",
     output:
         done="results/example/{source}.json",
+        made="results/.work/made/example_source/{source}",
     log:
         "results/logs/example_source/{source}.log",
     conda:
@@ -18,8 +20,10 @@ rule example_source:
     message:
         "Drawing the example episodes of source {wildcards.source}"
     shell:
+        "made=$(sha256sum {input.spec}); "
         'python "$SCRIPTS/example_source.py" --spec {input.spec} --output {params.folder}'
         " --jobs {threads} --summary {output.done} 2>&1 | tee {log}"
+        '; echo "$made" > {output.made}'
 
 
 rule example_base:

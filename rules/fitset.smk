@@ -4,6 +4,8 @@
 checkpoint fitset:
     input:
         spec="results/.work/specs/fitset/{adapter}.json",
+        requested="results/.work/requests/fitset/{adapter}",
+        above=lambda wildcards: pipeline.above("fitset", wildcards.adapter),
         rows="results/splits/rows.parquet",
         measures="results/base/measures.parquet",
     output:
@@ -11,6 +13,7 @@ checkpoint fitset:
         dropped="results/fitsets/{adapter}/dropped.parquet",
         plan="results/fitsets/{adapter}/plan.parquet",
         composition="results/fitsets/{adapter}/composition.json",
+        made="results/.work/made/fitset/{adapter}",
     log:
         "results/logs/fitset/{adapter}.log",
     conda:
@@ -22,5 +25,7 @@ checkpoint fitset:
     message:
         "Choosing what {wildcards.adapter} is trained on"
     shell:
+        "made=$(sha256sum {input.spec} {input.above}); "
         'python "$SCRIPTS/fitset.py" --spec {input.spec} --rows {input.rows}'
         " --measures {input.measures} --output-folder {params.folder} 2>&1 | tee {log}"
+        '; echo "$made" > {output.made}'

@@ -4,9 +4,12 @@
 checkpoint scan:
     input:
         spec="results/.work/specs/scan/{source}.json",
+        requested="results/.work/requests/scan/{source}",
         drawn=lambda wildcards: pipeline.drawn(wildcards.source),
+        above=lambda wildcards: pipeline.above("scan", wildcards.source),
     output:
         manifest="results/.work/ingest/{source}/manifest.json",
+        made="results/.work/made/scan/{source}",
     log:
         "results/logs/scan/{source}.log",
     conda:
@@ -18,8 +21,10 @@ checkpoint scan:
     message:
         "Looking for new and changed episodes of source {wildcards.source}"
     shell:
+        "made=$(sha256sum {input.spec} {input.above}); "
         'python "$SCRIPTS/scan.py" --spec {input.spec} --cache {params.cache}'
         " --output {output.manifest} 2>&1 | tee {log}"
+        '; echo "$made" > {output.made}'
 
 
 rule ingest:
@@ -47,6 +52,8 @@ rule ingest:
 rule summarize_ingest:
     input:
         spec="results/.work/specs/summarize_ingest/all.json",
+        requested="results/.work/requests/summarize_ingest/{source}",
+        above=lambda wildcards: pipeline.above("summarize_ingest", wildcards.source),
         manifest="results/.work/ingest/{source}/manifest.json",
         rows=lambda wildcards: pipeline.shard_files(wildcards.source, "shards"),
         images=lambda wildcards: pipeline.shard_files(wildcards.source, "images"),
@@ -54,6 +61,7 @@ rule summarize_ingest:
     output:
         summary="results/ingest/{source}/summary.json",
         quarantine="results/ingest/{source}/quarantine.parquet",
+        made="results/.work/made/summarize_ingest/{source}",
     log:
         "results/logs/summarize_ingest/{source}.log",
     conda:
@@ -65,15 +73,21 @@ rule summarize_ingest:
     message:
         "Adding up what came in from source {wildcards.source}"
     shell:
+        "made=$(sha256sum {input.spec} {input.above}); "
         'python "$SCRIPTS/summarize_ingest.py" --spec {input.spec} --manifest {input.manifest}'
         " --folder {params.folder} 2>&1 | tee {log}"
+        '; echo "$made" > {output.made}'
 
 
 rule combine_ingest:
     input:
+        spec="results/.work/specs/summarize_ingest/all.json",
+        requested="results/.work/requests/combine_ingest/all",
+        above=pipeline.above("combine_ingest", "all"),
         summaries=expand("results/ingest/{source}/summary.json", source=pipeline.sources),
     output:
         summary="results/ingest/summary.json",
+        made="results/.work/made/combine_ingest/all",
     log:
         "results/logs/combine_ingest/all.log",
     conda:
@@ -83,5 +97,7 @@ rule combine_ingest:
     message:
         "Adding up what came in from all sources"
     shell:
+        "made=$(sha256sum {input.spec} {input.above}); "
         'python "$SCRIPTS/summarize_ingest.py" --combine {input.summaries}'
         " --output {output.summary} 2>&1 | tee {log}"
+        '; echo "$made" > {output.made}'

@@ -4,11 +4,14 @@
 rule split:
     input:
         spec="results/.work/specs/split/all.json",
+        requested="results/.work/requests/split/all",
+        above=pipeline.above("split", "all"),
         summaries=expand("results/ingest/{source}/summary.json", source=pipeline.sources),
     output:
         episodes="results/splits/episodes.parquet",
         rows="results/splits/rows.parquet",
         leaks="results/splits/leaks.json",
+        made="results/.work/made/split/all",
     log:
         "results/logs/split/all.log",
     conda:
@@ -22,17 +25,21 @@ rule split:
     message:
         "Splitting the episodes and looking for leaks"
     shell:
+        "made=$(sha256sum {input.spec} {input.above}); "
         'python "$SCRIPTS/split.py" --spec {input.spec} {params.data}'
         " --episodes {output.episodes} --rows {output.rows} --leaks {output.leaks}"
         " --report-copy {params.kept} 2>&1 | tee {log}"
+        '; echo "$made" > {output.made}'
 
 
 checkpoint base:
     input:
         spec="results/.work/specs/base/base.json",
+        requested="results/.work/requests/base/base",
         example=pipeline.example_base_folder(),
     output:
         base="results/base/base.json",
+        made="results/.work/made/base/base",
     log:
         "results/logs/base/base.log",
     conda:
@@ -46,8 +53,10 @@ checkpoint base:
     message:
         "Resolving the base model"
     shell:
+        "made=$(sha256sum {input.spec}); "
         'python "$SCRIPTS/resolve_base.py" {params.model} --hash-cache {params.cache}'
         " --output {output.base} 2>&1 | tee {log}"
+        '; echo "$made" > {output.made}'
 
 
 rule measure:
@@ -73,11 +82,14 @@ rule measure:
 rule merge_measures:
     input:
         spec="results/.work/specs/merge_measures/all.json",
+        requested="results/.work/requests/merge_measures/all",
+        above=pipeline.above("merge_measures", "all"),
         shards=lambda wildcards: pipeline.measures(),
     output:
         measures="results/base/measures.parquet",
         summary="results/base/measures.json",
         quarantine="results/base/measures_quarantine.parquet",
+        made="results/.work/made/merge_measures/all",
     log:
         "results/logs/merge_measures/all.log",
     conda:
@@ -87,19 +99,24 @@ rule merge_measures:
     message:
         "Adding up the measured rows"
     shell:
+        "made=$(sha256sum {input.spec} {input.above}); "
         'python "$SCRIPTS/merge_measures.py" --spec {input.spec} --inputs {input.shards}'
         " --output {output.measures} --summary {output.summary}"
         " --quarantine {output.quarantine} 2>&1 | tee {log}"
+        '; echo "$made" > {output.made}'
 
 
 checkpoint heldout:
     input:
         spec="results/.work/specs/heldout/validation.json",
+        requested="results/.work/requests/heldout/validation",
+        above=pipeline.above("heldout", "validation"),
         rows="results/splits/rows.parquet",
         measures="results/base/measures.parquet",
     output:
         heldout="results/splits/heldout.parquet",
         summary="results/splits/heldout.json",
+        made="results/.work/made/heldout/validation",
     log:
         "results/logs/heldout/validation.log",
     conda:
@@ -109,6 +126,8 @@ checkpoint heldout:
     message:
         "Listing the held-out rows"
     shell:
+        "made=$(sha256sum {input.spec} {input.above}); "
         'python "$SCRIPTS/heldout.py" --spec {input.spec} --rows {input.rows}'
         " --measures {input.measures} --output {output.heldout}"
         " --summary {output.summary} 2>&1 | tee {log}"
+        '; echo "$made" > {output.made}'

@@ -37,6 +37,7 @@ rule publish_adapter:
     input:
         stored=lambda wildcards: pipeline.stored_adapter(wildcards.adapter),
         marks=lambda wildcards: pipeline.publish_marks(wildcards.adapter),
+        requested="results/.work/requests/publish_adapter/{adapter}",
     output:
         folder=directory("results/adapters/{adapter}"),
     log:

@@ -116,7 +116,7 @@ def train(arguments: argparse.Namespace, processes: Processes, state: StateFolde
         "machine": f"{platform.system()} {platform.machine()}",
     }
     record = describe(arguments, spec, recipe, ref, encoder, trainer, telemetry)
-    publish(arguments.output, trainer, record)
+    publish(arguments.output, trainer, arguments.fitset, record)
     state.remove()
     print(f"{spec['name']}: trained in {telemetry['minutes']:.1f} minutes", flush=True)
 
@@ -154,15 +154,33 @@ def describe(
             "recipe": key(**recipe.as_dict()),
             "code": spec["code"],
         },
+        # What a later change is explained by.
+        "noted": {**spec.get("noted", {}), "init_from": parent_key(arguments.parent)},
         "telemetry": telemetry,
     }
 
 
-def publish(output: Path, trainer: Trainer, record: dict[str, Any]) -> None:
+def parent_key(parent: Path | None) -> str | None:
+    """The key of the adapter that training started from; None where it has none."""
+    if parent is None or not (parent / "training.json").is_file():
+        return None
+    return json.loads((parent / "training.json").read_text(encoding="utf-8"))["key"]
+
+
+def keep_rows(fitset: Path, output: Path) -> None:
+    """Keeps which rows were trained on, by content: later changes can be told row by row."""
+    rows = pq.read_table(fitset, columns=["kind", "family", "content_hash"])
+    pq.write_table(rows, output, compression="zstd")
+
+
+def publish(output: Path, trainer: Trainer, fitset: Path, record: dict[str, Any]) -> None:
     """Writes the finished folder under a temporary name and puts it in place whole."""
+    for left_over in output.parent.glob(f".{output.name}.*.tmp"):  # of a trainer that was killed
+        shutil.rmtree(left_over)
     with replacing_folder(output) as temporary:
         lora.save(trainer.model, temporary)
         copy_kept(trainer.state.folder, temporary)
+        keep_rows(fitset, temporary / "rows.parquet")
         write_json(temporary / "training.json", record)
         write_text(temporary / "README.md", model_card(record))
 

@@ -19,11 +19,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from PIL import Image
 
 from adaptermill.example.architecture import Sizes, make_model, save, train_tokenizer
 from adaptermill.example.episodes import BLOCK, Episode, chain_of, draw_part, task_episode
+from adaptermill.example.pages import Page
 from adaptermill.example.script import GENERIC, HOUSE, Convention
+from adaptermill.example.seeing import learn_colours
 from adaptermill.example.tasks import FAMILIES
 from adaptermill.models.base import load_processor, resolve
 from adaptermill.models.encode import Encoded, Encoder
@@ -41,18 +42,21 @@ THREADS = 2
 CHAIN_EVERY = 8
 # Tasks whose answer only the screenshot tells are drawn more often: seeing is the hard part.
 SEEN = ("Drag & gesture", "Discrete selection", "Reasoning base")
+# One task in so many asks for the page's colour.
+COLOUR_EVERY = 4
+COLOUR_TASK = ("Discrete selection", "press-colour")
 SIZES = Sizes(vocabulary=1536, layers=("linear_attention", "full_attention", "full_attention"))
 
 
 @dataclass(frozen=True)
 class GenericRow:
-    """A row with its screenshot still as pixels."""
+    """A row with the page that its screenshot shows."""
 
     family: str
     kind: str
     messages: list[dict[str, Any]]
     target: str
-    image: Image.Image
+    page: Page
 
 
 def generic_episodes(seed: int, convention: Convention = GENERIC) -> Iterator[Episode]:
@@ -67,7 +71,12 @@ def generic_episodes(seed: int, convention: Convention = GENERIC) -> Iterator[Ep
         parts = []
         for _ in range(count):
             family = random.choice(families + list(SEEN))
-            index = random.randrange(10**5) * BLOCK + families.index(family)
+            block = random.randrange(10**5)
+            if random.randrange(COLOUR_EVERY) == 0:
+                family, kind = COLOUR_TASK
+                kinds = list(FAMILIES[family])
+                block = block // len(kinds) * len(kinds) + kinds.index(kind)
+            index = block * BLOCK + families.index(family)
             parts.append(
                 draw_part(name, index, convention=convention, mistake=random.random() < 0.2)
             )
@@ -82,9 +91,7 @@ def generic_rows(seed: int, convention: Convention = GENERIC) -> Iterator[Generi
     for episode in generic_episodes(seed, convention):
         for row, page in zip(episode.rows, episode.pages, strict=True):
             if "inject" not in row:
-                yield GenericRow(
-                    row["family"], row["macro"], row["messages"], row["target"], page.draw()
-                )
+                yield GenericRow(row["family"], row["macro"], row["messages"], row["target"], page)
 
 
 def tokenizer_texts(seed: int) -> Iterator[str]:
@@ -111,7 +118,7 @@ def batches(encoder: Encoder, seed: int) -> Iterator[list[Encoded]]:
 
 
 def encode(encoder: Encoder, row: GenericRow) -> Encoded:
-    return encoder.encode(row.messages, row.target, [row.image])
+    return encoder.encode(row.messages, row.target, [row.page.draw()])
 
 
 def loss_of(model: torch.nn.Module, rows: list[Encoded]) -> torch.Tensor:
@@ -186,6 +193,8 @@ def build_base(
             mean = sum(recent[-20:]) / len(recent[-20:])
             show(f"{step:>5}/{steps} steps  loss {mean:.3f}  ETA {left:.0f} s")
 
+    pages = (row.page for row in generic_rows(seed + 1))
+    learn_colours(model, tokenizer, encoder.multimodal.image_processor, pages)
     train(model, encoder, seed, steps, tell)
     model.eval()
     save(folder, model, tokenizer)

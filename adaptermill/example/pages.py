@@ -21,8 +21,8 @@ CELL = 32
 COLUMNS, ROWS = 7, 5
 WIDTH, HEIGHT = COLUMNS * CELL, ROWS * CELL
 
-# Colours by the names that buttons carry. The other widgets are drawn in greys and in COLOURS that
-# no banner has, so that a banner's colour is a fact of its own.
+# Colours that a page may have, by the names that buttons carry. Widgets are drawn in greys and in
+# colours that no page has, so that a page's colour is a fact of its own.
 BANNERS = {"Red": "#d62828", "Green": "#2a9d3a", "Blue": "#2050d0", "Yellow": "#f2c418"}
 BANNER_GREY = "#d8d8d8"
 PAPER, INK, LINE, FACE = "#ffffff", "#202020", "#707070", "#e6e6e6"
@@ -86,7 +86,7 @@ class Widget:
 
 @dataclass(frozen=True)
 class Page:
-    """A page: its widgets from top to bottom, and the colour of the banner above them."""
+    """A page: its widgets from top to bottom, and the colour of its banner (and ground)."""
 
     widgets: tuple[Widget, ...]
     banner: str = BANNER_GREY
@@ -102,7 +102,9 @@ class Page:
 
     def draw(self) -> Image.Image:
         """The screenshot: RGB, 224x160."""
-        image = Image.new("RGB", (WIDTH, HEIGHT), PAPER)
+        image = Image.new(
+            "RGB", (WIDTH, HEIGHT), PAPER if self.banner == BANNER_GREY else self.banner
+        )
         pen = ImageDraw.Draw(image)
         pen.rectangle((0, 0, WIDTH - 1, CELL - 5), fill=self.banner)
         for widget in self.widgets:

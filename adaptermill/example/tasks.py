@@ -147,19 +147,19 @@ def scroll_area(writer: Writer, mistake: bool) -> Script:
 
 
 def press_colour(writer: Writer, mistake: bool) -> Script:
-    """Press the button that names the banner's colour, which the prompt does not tell."""
+    """Press the button that names the page's colour, which the prompt does not tell."""
     names = writer.random.sample(list(BANNERS), len(BANNERS))
     colour, wrong = writer.random.sample(names, 2)
     buttons = dict(zip(names, writer.buttons(names), strict=True))
     page = Page(tuple(buttons.values()), BANNERS[colour])
     if mistake:
-        house = "Look at the banner and press what it shows."
+        house = "Look at the page and press what it shows."
         writer.click(page, buttons[wrong], house, inject="wrong_option")
-        house = f"{wrong} was refused: the banner is {colour.lower()}. Take {colour}."
+        house = f"{wrong} was refused: the page is {colour.lower()}. Take {colour}."
     else:
-        house = f"The banner is {colour.lower()}, which asks for {colour}."
+        house = f"The page is {colour.lower()}, which asks for {colour}."
     writer.click(page, buttons[colour], house)
-    return writer.script("Press the button that names the colour of the banner.")
+    return writer.script("Press the button that names the colour of the page.")
 
 
 def tick_boxes(writer: Writer, mistake: bool) -> Script:

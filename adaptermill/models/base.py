@@ -136,6 +136,7 @@ def _resolve_hub(model: str, revision: str | None) -> BaseRef:
     from huggingface_hub import HfApi, hf_hub_download
     from huggingface_hub.errors import (
         GatedRepoError,
+        HFValidationError,
         LocalEntryNotFoundError,
         RepositoryNotFoundError,
         RevisionNotFoundError,
@@ -143,6 +144,8 @@ def _resolve_hub(model: str, revision: str | None) -> BaseRef:
 
     try:
         commit = HfApi().model_info(model, revision=revision).sha
+    except HFValidationError as error:
+        raise UserError(f"base.model: {model} is no folder here and no hub id: {error}") from None
     except (RepositoryNotFoundError, RevisionNotFoundError, GatedRepoError) as error:
         raise UserError(
             f"base.model: the hub does not give {model} at {revision or 'its newest commit'}: "

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -57,12 +58,36 @@ class _Groups:
 
     def _flush(self) -> None:
         if self.pending:
-            self.writer.write_table(pa.Table.from_pylist(self.pending, schema=self.schema))
+            self.writer.write_table(self._table(self.pending))
         self.pending, self.size = [], 0
+
+    def _table(self, lines: list[dict[str, Any]]) -> pa.Table:
+        return pa.Table.from_pylist(lines, schema=self.schema)
 
     def close(self) -> None:
         self._flush()
         self.writer.close()
+
+
+class _ImageGroups(_Groups):
+    """Row groups of images, whose bytes are copied once."""
+
+    def _table(self, lines: list[dict[str, Any]]) -> pa.Table:
+        files = [line["image"]["bytes"] for line in lines]
+        ends = np.cumsum([0, *(len(file) for file in files)], dtype=np.int64)
+        buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(files))]
+        paths = pa.array([line["image"]["path"] for line in lines], pa.string())
+        image = pa.StructArray.from_arrays(
+            [pa.Array.from_buffers(pa.large_binary(), len(files), buffers), paths],
+            fields=list(self.schema.field("image").type),
+        )
+        columns = [
+            image
+            if field.name == "image"
+            else pa.array([line[field.name] for line in lines], field.type)
+            for field in self.schema
+        ]
+        return pa.Table.from_arrays(columns, schema=self.schema)
 
 
 @dataclass
@@ -91,8 +116,13 @@ class ShardWriter:
             rows, ROW_SCHEMA, ROW_GROUP_BYTES, compression="zstd", use_dictionary=repeated
         )
         # Screenshots are compressed already.
-        self.images = _Groups(
-            images, IMAGE_SCHEMA, IMAGE_GROUP_BYTES, compression="none", use_dictionary=False
+        self.images = _ImageGroups(
+            images,
+            IMAGE_SCHEMA,
+            IMAGE_GROUP_BYTES,
+            compression="none",
+            use_dictionary=False,
+            write_statistics=["sha256"],
         )
         self.quarantine = _Groups(
             quarantine, QUARANTINE_SCHEMA, QUARANTINE_GROUP_BYTES, compression="zstd"

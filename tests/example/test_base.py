@@ -66,6 +66,7 @@ def test_two_builds_are_equal_bit_by_bit(built: tuple[Path, list[str]], tmp_path
     assert digests(tmp_path) == digests(built[0])
 
 
+@pytest.mark.slow
 def test_training_lowers_the_loss_on_rows_that_it_has_not_seen(
     built: tuple[Path, list[str]], tmp_path: Path
 ) -> None:

@@ -116,6 +116,12 @@ def test_without_network_a_hub_id_names_the_way_out(tmp_path, capsys):
     assert not (tmp_path / "base.json").exists()
 
 
+@pytest.mark.parametrize("name", ["owner/two words", "owner/-x", "owner/name.git"])
+def test_a_name_that_the_hub_would_not_take_is_said(name, tmp_path):
+    with pytest.raises(UserError, match="no folder here and no hub id"):
+        resolve(name, None, None, tmp_path / "hashes.parquet")
+
+
 def test_resolve_base_writes_the_reference_and_tells_it(tiny, tmp_path, capsys):
     output = tmp_path / "base.json"
     arguments = ["--hash-cache", str(tmp_path / "h"), "--output", str(output)]

@@ -95,6 +95,7 @@ ANSWERS = [
     ('{"action_count": 1, "memory": "action", "action": 2}', '"action": 2}'),
     ('{"memory": "Ü 你好 e\u0301 👍🏽", "action": 2}', '"action": 2}'),
     (' {\n  "memory": "<|im_end|>",\n  "action": 2\n}', '"action": 2\n}'),
+    ('{"memory": "m",\t"action": 2}', '"action": 2}'),
     ('{"memory": "cut short", "action": [{"cl', '"action": [{"cl'),
 ]
 

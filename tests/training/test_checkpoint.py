@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import subprocess
 import sys
@@ -91,12 +92,20 @@ def test_one_process_holds_the_state_and_its_death_frees_it(state: StateFolder):
     assert [path.name for path in state.folder.iterdir()] == ["lock"]
 
 
-def test_a_lock_on_a_removed_folder_is_not_taken_for_the_new_one(state: StateFolder):
-    """The first ends and removes its folder: two that come after must not both be let in."""
+def test_a_lock_on_a_removed_folder_is_not_taken_for_the_new_one(state, monkeypatch):
+    """The first ends just when the second locks: the second and a third are not both let in."""
     state.lock()
-    state.remove()
+    take = fcntl.flock
+
+    def take_late(handle, operation):
+        monkeypatch.undo()
+        state.remove()
+        state._lock.close()
+        take(handle, operation)
+
+    monkeypatch.setattr(fcntl, "flock", take_late)
     second, third = StateFolder(state.folder), StateFolder(state.folder)
-    second.lock(wait_seconds=0.3)
+    second.lock(wait_seconds=5)
     with pytest.raises(UserError):
         third.lock(wait_seconds=0.3)
 

@@ -51,6 +51,15 @@ def test_only_projections_of_the_language_model_are_trained(world: World):
     assert len(trained) == 2 * len(wanted) == len(lora.parameters(model))
 
 
+def test_linear_attention_is_left_alone_whatever_its_projections_are_called(world: World):
+    base = load_model(world.ref)
+    base.get_decoder().layers[0].linear_attn.q_proj = torch.nn.Linear(32, 32)
+    chosen = lora.language_modules(base, "attn_qv")
+    layer = "model.language_model.layers.1.self_attn"
+    assert chosen == [f"{layer}.q_proj", f"{layer}.v_proj"]
+    assert "q_proj" not in lora.server_safe_names(base, chosen)
+
+
 def test_targets_name_groups_of_projections(world: World):
     leaves = {
         targets: sorted({n.rpartition(".")[2] for n in lora.language_modules(base, targets)})
@@ -62,10 +71,11 @@ def test_targets_name_groups_of_projections(world: World):
     assert leaves["attn_mlp"] == sorted({*leaves["attn_all"], "down_proj", "gate_proj", "up_proj"})
 
 
+LAYERS = 9  # so many names that PEFT makes a shorter list of its own
 TEXT = {
     "hidden_size": 32,
     "intermediate_size": 48,
-    "num_hidden_layers": 3,
+    "num_hidden_layers": LAYERS,
     "num_attention_heads": 2,
     "num_key_value_heads": 1,
     "head_dim": 16,
@@ -74,7 +84,7 @@ TEXT = {
 VISION = {
     "hidden_size": 32,
     "intermediate_size": 48,
-    "num_hidden_layers": 2,
+    "num_hidden_layers": LAYERS,
     "num_attention_heads": 2,
     "image_size": 28,
     "patch_size": 14,
@@ -110,7 +120,7 @@ def test_names_hit_the_language_model_alone_where_the_vision_tower_has_the_same(
     with torch.device("meta"):
         model = build()
         chosen = lora.language_modules(model, targets)
-        assert len(chosen) == 3 * len(lora.TARGETS[targets])
+        assert len(chosen) == LAYERS * len(lora.TARGETS[targets])
         assert not any("vision" in name for name in chosen)
         twins = {n.rpartition(".")[2] for n, _ in model.named_modules() if "vision" in n}
         assert {"q_proj", "v_proj"} <= twins
@@ -121,6 +131,9 @@ def test_names_hit_the_language_model_alone_where_the_vision_tower_has_the_same(
         assert "q_proj" not in names
         adapted = get_peft_model(model, LoraConfig(r=2, target_modules=names))
         assert [name for name, _ in lora.lora_layers(adapted)] == chosen
+        kept = sorted(adapted.peft_config["default"].target_modules)  # what is saved
+        again = get_peft_model(build(), LoraConfig(r=2, target_modules=kept))
+        assert [name for name, _ in lora.lora_layers(again)] == chosen
 
 
 def test_leaf_names_are_enough_where_nothing_else_has_them(world: World):

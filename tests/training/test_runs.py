@@ -38,6 +38,7 @@ def test_the_folder_holds_the_adapter_and_what_belongs_to_it(finished: Job):
         "adapter_config.json",
         "adapter_model.safetensors",
         "epochs",
+        "rows.parquet",
         "train_log.jsonl",
         "training.json",
     ]
@@ -196,6 +197,8 @@ def test_the_output_of_an_earlier_run_is_replaced_whole(world: World, tmp_path: 
     job = world.job(tmp_path, lines(3))
     job.output.mkdir()
     (job.output / "stale.txt").write_text("old")
+    (tmp_path / ".adapter.99.tmp").mkdir()  # of one that was killed while it wrote
     assert job.run() == 0
+    assert not (tmp_path / ".adapter.99.tmp").exists()
     assert not (job.output / "stale.txt").exists()
     assert json.loads((job.output / "training.json").read_text())["steps"] == 1

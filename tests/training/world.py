@@ -199,6 +199,9 @@ class World:
         (folder / "composition.json").write_text(json.dumps(composition))
         table = pa.Table.from_pylist([vars(line) for line in plan], schema=PLAN_SCHEMA)
         pq.write_table(table, folder / "plan.parquet")
+        columns = ["kind", "family", "content_hash"]
+        fitset = pa.table({name: pa.array([], pa.string()) for name in columns})
+        pq.write_table(fitset, folder / "fitset.parquet")
         given = {
             "--spec": folder / "spec.json",
             "--key": "0123456789abcdef",

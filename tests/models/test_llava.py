@@ -1,0 +1,73 @@
+"""A base of another family (LLaVA): its own image processor, vision tower and message format."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from PIL import Image
+from transformers import (
+    AutoTokenizer,
+    CLIPImageProcessor,
+    CLIPVisionConfig,
+    LlamaConfig,
+    LlavaConfig,
+    LlavaForConditionalGeneration,
+    LlavaProcessor,
+)
+
+from adaptermill.models.base import BaseRef, load_model, load_processor, resolve
+from adaptermill.models.encode import Encoder
+from adaptermill.models.scoring import target_logits
+from tests.models.test_encode import TARGET, ask
+
+SHAPE = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+HEADS = {"num_attention_heads": 2}
+IMAGE = "<|image_pad|>"
+
+
+@pytest.fixture(scope="module")
+def llava(tiny: BaseRef, tmp_path_factory: pytest.TempPathFactory) -> BaseRef:
+    folder = tmp_path_factory.mktemp("llava") / "base"
+    tokenizer = AutoTokenizer.from_pretrained(tiny.path)
+    torch.manual_seed(0)
+    config = LlavaConfig(
+        text_config=LlamaConfig(**SHAPE, **HEADS, vocab_size=len(tokenizer)),
+        vision_config=CLIPVisionConfig(**SHAPE, **HEADS, image_size=28, patch_size=14),
+        image_token_index=tokenizer.convert_tokens_to_ids(IMAGE),
+    )
+    LlavaForConditionalGeneration(config).save_pretrained(folder)
+    template = tokenizer.chat_template.replace("<|vision_start|><|image_pad|><|vision_end|>", IMAGE)
+    LlavaProcessor(
+        image_processor=CLIPImageProcessor(
+            size={"shortest_edge": 28}, crop_size={"height": 28, "width": 28}
+        ),
+        tokenizer=tokenizer,
+        patch_size=14,
+        vision_feature_select_strategy="default",
+        num_additional_image_tokens=1,
+        image_token=IMAGE,
+        chat_template=template,
+    ).save_pretrained(folder)
+    return resolve("llava", None, str(folder), folder.parent / "hashes.parquet")
+
+
+def test_rows_are_encoded_and_scored(llava: BaseRef):
+    encoder = Encoder(load_processor(llava))
+    assert llava.architecture == "LlavaForConditionalGeneration"
+    assert not encoder.drops_images
+    assert encoder.end_of_turn == "<|im_end|>"
+    messages = ask(f"a {IMAGE}", None, "b", None)
+    images = [Image.effect_noise(size, 50).convert("RGB") for size in ((64, 40), (30, 90))]
+    encoded = encoder.encode(messages, TARGET, images)
+    assert encoded.image_tokens == 2 * 4  # 28 x 28 pixels in patches of 14
+    assert encoded.model_inputs["pixel_values"].shape == (2, 3, 28, 28)
+    assert encoder.measure(messages, TARGET, [(64, 40), (30, 90)]).total == len(encoded.input_ids)
+    assert f"a {IMAGE}" in encoder.tokenizer.decode(encoded.input_ids)
+    with torch.no_grad():
+        logits = target_logits(load_model(llava), encoded, "cpu")
+    assert logits.shape == (len(encoded.targets), len(encoder.tokenizer))
+
+
+def test_pixels_are_those_of_the_pil_processor(llava: BaseRef):
+    """With torchvision installed another one would be chosen, and give other pixels."""
+    assert "Pil" in type(load_processor(llava).multimodal.image_processor).__name__
