@@ -165,23 +165,23 @@ def ours(root: Path, output: Path, shard_mb: float, jobs: int, runner: Runner) -
         "ingest": write_spec(output / "ingest.json", ingest),
         "summarize": write_spec(output / "summarize.json", {"max_quarantined": 0}),
     }
-    manifest = output / "manifest.json"
+    manifest, units = output / "manifest.json", output / "units.jsonl"
 
     def command(script: str, spec: str, *arguments: object) -> list[str]:
         given = [str(argument) for argument in arguments]
         return [sys.executable, str(SCRIPTS / script), "--spec", specs[spec], *given]
 
-    parts = ["--cache", output / "hashes", "--output", manifest]
+    parts = ["--cache", output / "hashes", "--output", manifest, "--units", units]
     scanned = runner.run([command("scan.py", "scan", *parts)])
     shards = [shard["name"] for shard in json.loads(manifest.read_text())["shards"]]
     commands = []
     for name in shards:
-        outputs: list[object] = ["--manifest", manifest, "--shard", name]
+        outputs: list[object] = ["--units", units, "--shard", name]
         for option, kind in (("rows", "shards"), ("images",) * 2, ("quarantine",) * 2):
             outputs += [f"--{option}", output / "main" / kind / f"{name}.parquet"]
         commands.append(command("ingest.py", "ingest", *outputs))
     made = runner.run(commands, jobs)
-    parts = ["--manifest", manifest, "--folder", output / "main"]
+    parts = ["--manifest", manifest, "--units", units, "--folder", output / "main"]
     summed = runner.run([command("summarize_ingest.py", "summarize", *parts)])
     return [scanned, made, summed]
 

@@ -23,14 +23,14 @@ checkpoint scan:
     shell:
         "made=$(sha256sum {input.spec} {input.above}); "
         'python "$SCRIPTS/scan.py" --spec {input.spec} --cache {params.cache}'
-        " --output {output.manifest} 2>&1 | tee {log}"
+        " --output {output.manifest} --units {output.units} 2>&1 | tee {log}"
         '; echo "$made" > {output.made}'
 
 
 rule ingest:
     input:
         spec=ancient("results/.work/specs/ingest/{source}.json"),
-        manifest=ancient("results/.work/ingest/{source}/manifest.json"),
+        units=ancient("results/.work/ingest/{source}/units.jsonl"),
     output:
         rows="results/ingest/{source}/shards/{shard}.parquet",
         images="results/ingest/{source}/images/{shard}.parquet",
@@ -44,7 +44,7 @@ rule ingest:
     message:
         "Ingesting shard {wildcards.shard} of source {wildcards.source}"
     shell:
-        'python "$SCRIPTS/ingest.py" --spec {input.spec} --manifest {input.manifest}'
+        'python "$SCRIPTS/ingest.py" --spec {input.spec} --units {input.units}'
         " --shard {wildcards.shard} --rows {output.rows} --images {output.images}"
         " --quarantine {output.quarantine} 2>&1 | tee {log}"
 
@@ -55,6 +55,7 @@ rule summarize_ingest:
         requested="results/.work/requests/summarize_ingest/{source}",
         above=lambda wildcards: pipeline.above("summarize_ingest", wildcards.source),
         manifest="results/.work/ingest/{source}/manifest.json",
+        units="results/.work/ingest/{source}/units.jsonl",
         rows=lambda wildcards: pipeline.shard_files(wildcards.source, "shards"),
         images=lambda wildcards: pipeline.shard_files(wildcards.source, "images"),
         quarantine=lambda wildcards: pipeline.shard_files(wildcards.source, "quarantine"),
@@ -75,7 +76,7 @@ rule summarize_ingest:
     shell:
         "made=$(sha256sum {input.spec} {input.above}); "
         'python "$SCRIPTS/summarize_ingest.py" --spec {input.spec} --manifest {input.manifest}'
-        " --folder {params.folder} 2>&1 | tee {log}"
+        " --units {input.units} --folder {params.folder} 2>&1 | tee {log}"
         '; echo "$made" > {output.made}'
 
 

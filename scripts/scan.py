@@ -1,6 +1,6 @@
 """Looks at a source's files: which shards they make, and what changed since the last look.
 
-scan.py --spec spec.json --cache hashes.parquet --output manifest.json
+scan.py --spec spec.json --cache hashes --output manifest.json --units units.jsonl
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from adaptermill.errors import run_command
 from adaptermill.hashing import HashCache
 from adaptermill.rows.readers import READERS
 from adaptermill.rows.scan import scan
+from adaptermill.rows.units import write_units
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -24,6 +25,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--spec", type=Path, required=True, help="settings of the source (JSON)")
     parser.add_argument("--cache", type=Path, required=True, help="known hashes of files")
     parser.add_argument("--output", type=Path, required=True, help="the manifest to write (JSON)")
+    parser.add_argument("--units", type=Path, required=True, help="each shard's units (JSON lines)")
     arguments = parser.parse_args(argv)
     settings = json.loads(arguments.spec.read_text(encoding="utf-8"))["settings"]
     cache = HashCache(arguments.cache)
@@ -33,7 +35,7 @@ def main(argv: list[str] | None = None) -> None:
         cache.save(forget=False)  # what was read already need not be read again
         raise
     cache.save()
-    write_json(arguments.output, manifest)
+    write_json(arguments.output, write_units(manifest, arguments.units))
     reader = READERS[settings["format"]]
     print(
         f"{manifest['source']}: {manifest['units']} {reader.unit}s, "

@@ -1,7 +1,8 @@
 """Adds up what came in, stops when too much was refused, and removes superseded shards.
 
-summarize_ingest.py --spec spec.json --manifest manifest.json --folder results/ingest/main
-summarize_ingest.py --combine results/ingest/*/summary.json --output results/ingest/summary.json
+    summarize_ingest.py --spec spec.json --manifest manifest.json --units units.jsonl \\
+        --folder results/ingest/main
+    summarize_ingest.py --combine results/ingest/*/summary.json --output results/ingest/summary.json
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from adaptermill.rows.summary import (
 )
 
 
-def summarize_source(folder: Path, manifest_path: Path, limit: float) -> None:
+def summarize_source(folder: Path, manifest_path: Path, units: Path, limit: float) -> None:
     manifest = json.loads(manifest_path.read_text(encoding="utf-8"))
     summary = summarize(manifest, folder)
     print(readable(summary))
@@ -31,7 +32,7 @@ def summarize_source(folder: Path, manifest_path: Path, limit: float) -> None:
     kept = manifest_path.with_name("quarantine.parquet")
     if too_many(summary["quarantined"], summary["lines"], limit):
         with replacing(kept) as temporary:
-            merge_quarantine(manifest, folder, temporary)
+            merge_quarantine(manifest, units, folder, temporary)
         reasons = ", ".join(f"{reason} {count}" for reason, count in summary["reasons"].items())
         raise UserError(
             f"{summary['quarantined']} of {summary['lines']} lines of source "
@@ -41,7 +42,7 @@ def summarize_source(folder: Path, manifest_path: Path, limit: float) -> None:
         )
     kept.unlink(missing_ok=True)
     with replacing(folder / "quarantine.parquet") as temporary:
-        merge_quarantine(manifest, folder, temporary)
+        merge_quarantine(manifest, units, folder, temporary)
     write_json(folder / "summary.json", summary)
     removed = remove_superseded(folder, summary["shards"])
     if removed:
@@ -54,6 +55,7 @@ def main(argv: list[str] | None = None) -> None:
     )
     parser.add_argument("--spec", type=Path, help="settings: max_quarantined (JSON)")
     parser.add_argument("--manifest", type=Path, help="what scan.py wrote")
+    parser.add_argument("--units", type=Path, help="what it wrote beside it")
     parser.add_argument("--folder", type=Path, help="the ingested source")
     parser.add_argument("--combine", type=Path, nargs="+", help="summaries of all sources")
     parser.add_argument("--output", type=Path, help="where the combined summary goes")
@@ -69,10 +71,11 @@ def main(argv: list[str] | None = None) -> None:
             f"+ {combined['quarantined']} quarantined"
         )
         return
-    if not (arguments.spec and arguments.manifest and arguments.folder):
-        parser.error("give --spec, --manifest and --folder, or --combine and --output")
+    if not (arguments.spec and arguments.manifest and arguments.units and arguments.folder):
+        parser.error("give --spec, --manifest, --units and --folder, or --combine and --output")
     settings = json.loads(arguments.spec.read_text(encoding="utf-8"))["settings"]
-    summarize_source(arguments.folder, arguments.manifest, settings["max_quarantined"])
+    limit = settings["max_quarantined"]
+    summarize_source(arguments.folder, arguments.manifest, arguments.units, limit)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ CHAIN_EVERY = 8
 # Tasks whose answer only the screenshot tells are drawn more often: seeing is the hard part.
 SEEN = ("Drag & gesture", "Discrete selection", "Reasoning base")
 # One task in so many asks for the page's colour.
-COLOUR_EVERY = 4
+COLOUR_EVERY = 8
 COLOUR_TASK = ("Discrete selection", "press-colour")
 SIZES = Sizes(vocabulary=1536, layers=("linear_attention", "full_attention", "full_attention"))
 

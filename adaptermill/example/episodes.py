@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from adaptermill.example.pages import Page
+from adaptermill.example.pages import BANNERS, Page
 from adaptermill.example.script import HOUSE, Action, Convention, Script, Step, Writer
 from adaptermill.example.tasks import FAMILIES
 
@@ -103,8 +103,23 @@ def draw_part(seed: str, index: int, mistake: bool = False, convention: Conventi
     kinds = list(FAMILIES[family])
     kind = kinds[block % len(kinds)]
     writer = Writer(Random(f"episode/{seed}/{index}"), convention)
-    script = FAMILIES[family][kind](writer, mistake)
+    script = _coloured(FAMILIES[family][kind](writer, mistake), writer.random)
     return Part(f"{kind}-s{index:04d}", kind, family, index, script)
+
+
+def _coloured(script: Script, random: Random) -> Script:
+    """The script on a page of one colour, which every memory names first and no prompt tells."""
+    names = {colour: name for name, colour in BANNERS.items()}
+    drawn = BANNERS[random.choice(list(BANNERS))]
+
+    def colour(page: Page) -> Page:
+        return page if page.banner in names else replace(page, banner=drawn)
+
+    steps = []
+    for step in script.steps:
+        page = colour(step.page)
+        steps.append(replace(step, page=page, memory=f"{names[page.banner]} page. {step.memory}"))
+    return replace(script, steps=tuple(steps), last=colour(script.last))
 
 
 def _chain(seed: int, index: int) -> Episode:

@@ -249,5 +249,7 @@ def _without_video(
             return [name for name in family.get_attributes() if name != "video_processor"]
 
     settings, _ = WithoutVideo.get_processor_dict(ref.path, revision=ref.revision)
-    chat_template = settings.get("chat_template") or tokenizer.chat_template
-    return WithoutVideo(image_processor=images, tokenizer=tokenizer, chat_template=chat_template)
+    settings["chat_template"] = settings.get("chat_template") or tokenizer.chat_template
+    return WithoutVideo.from_args_and_dict(
+        [], settings, image_processor=images, tokenizer=tokenizer, video_processor=None
+    )

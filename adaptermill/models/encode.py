@@ -219,7 +219,13 @@ class Encoder:
             return_tensors="pt",
             return_text_replacement_offsets=True,
         )
-        expansions = [place["replacement"] for place in made.pop("text_replacement_offsets")[0]]
+        places = made.pop("text_replacement_offsets", None)
+        if places is None:
+            raise UserError(
+                f"the base's {type(self.multimodal).__name__} puts no image tokens into the prompt "
+                "(its model looks at images by cross-attention); such bases are not supported"
+            )
+        expansions = [place["replacement"] for place in places[0]]
         for name in ("input_ids", "attention_mask", "mm_token_type_ids", "token_type_ids"):
             made.pop(name, None)
         return dict(made), expansions
@@ -361,7 +367,7 @@ def action_key_position(answer: str) -> int | None:
             if answer[position : position + 1] != ",":
                 return None
             position = _skip_space(answer, position + 1)
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # no JSON, or a number too long for Python
         return None
     return None
 

@@ -6,11 +6,13 @@ import base64
 import binascii
 import os
 import re
+import stat
 from functools import lru_cache
 from pathlib import Path
 
 from adaptermill.rows.records import Problem
 
+_BLOCK = 1 << 16
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 # A name of which only its being a symlink could lead elsewhere.
 _PLAIN_NAME = re.compile(r"[\w-][\w. -]*", re.ASCII)
@@ -26,15 +28,21 @@ def is_data_url(url: str) -> bool:
     return url[:5].lower() == "data:"
 
 
-def read_image(url: str, folder: Path, most: int) -> tuple[bytes, str | None]:
-    """The bytes, and the file's name below the episode's `folder` (None for a data: URL).
+Stat = tuple[int, int]
+
+
+def read_image(url: str, folder: Path, most: int) -> tuple[bytes, str | None, Stat | None]:
+    """The bytes, the file's name below the episode's `folder`, and its size and mtime in ns.
+
+    A data: URL has neither name nor stat.
 
     Raises `Problem` for what is missing, lies outside the folder, is not a file, or has more than
     `most` bytes. Nothing outside the folder is opened, and nothing is fetched.
     """
     if is_data_url(url):
-        return _from_data_url(url), None
-    return _from_file(url, folder, most), url
+        return _from_data_url(url), None, None
+    data, seen = _from_file(url, folder, most)
+    return data, url, seen
 
 
 def locate(url: str, folder: Path) -> str:
@@ -67,17 +75,24 @@ def _from_data_url(url: str) -> bytes:
         raise Problem("image_truncated", f"the data: URL is not base64: {error}") from None
 
 
-def _from_file(url: str, folder: Path, most: int) -> bytes:
-    """The bytes of an image beside the rows; `most` is the largest file that is read."""
+def _from_file(url: str, folder: Path, most: int) -> tuple[bytes, Stat]:
     real = locate(url, folder)
     try:
-        if os.path.exists(real) and not os.path.isfile(real):
-            raise Problem("image_missing", f"{url!r} is no file")
-        with open(real, "rb") as handle:
-            if os.fstat(handle.fileno()).st_size > most:
+        # Opening a pipe would wait for whoever writes to it.
+        handle = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                raise Problem("image_missing", f"{url!r} is no file")
+            if status.st_size > most:
                 message = f"{url}: the file is larger than any image within ingest.image.max_pixels"
                 raise Problem("image_too_large", message)
-            return handle.read()
+            data = os.read(handle, status.st_size)
+            while block := os.read(handle, _BLOCK):
+                data += block  # it grew, or the system gives it in parts
+        finally:
+            os.close(handle)
+        return data, (status.st_size, status.st_mtime_ns)
     except (OSError, ValueError) as error:
         raise _missing(url, error) from None
 

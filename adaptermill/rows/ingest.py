@@ -20,7 +20,7 @@ from adaptermill.rows.attachments import is_data_url, read_image
 from adaptermill.rows.episodes import sources_of, variant_of
 from adaptermill.rows.images import ImageInfo, ImageLimits, ImageProblem, check
 from adaptermill.rows.readers import READERS
-from adaptermill.rows.readers.reader import Draft, Line, Unit
+from adaptermill.rows.readers.reader import Draft, Known, Line, Unit
 from adaptermill.rows.records import Problem, check_record, parse
 from adaptermill.rows.schema import (
     IMAGE_SCHEMA,
@@ -132,6 +132,7 @@ class ShardWriter:
         self.written_images: set[str] = set()
         self.row_ids: set[str] = set()
         self.facts: Counter[str] = Counter()
+        self.scanned: Mapping[str, Known] = {}
 
     def __enter__(self) -> ShardWriter:
         return self
@@ -155,8 +156,12 @@ class ShardWriter:
             sum(count.quarantined for count in files),
         )
 
-    def add_unit(self, unit: Unit) -> None:
-        """Reads all lines of a unit; nothing in them stops the run."""
+    def add_unit(self, unit: Unit, images: Mapping[str, Known] | None = None) -> None:
+        """Reads all lines of a unit; nothing in them stops the run.
+
+        `images` is what was known of its image files when they were scanned.
+        """
+        self.scanned = images or {}
         described = self.reader.describe(unit)
         told = None if described is None else dump(described)
         if described is None:
@@ -250,8 +255,10 @@ class ShardWriter:
 
     def _image(self, url: str, folder: Path) -> tuple[str, bytes, str | None]:
         """The image's SHA-256, bytes, and file name; raises `Problem` where it is not usable."""
-        data, name = read_image(url, folder, self.limits.max_file_bytes)
-        sha256 = _sha256(data)
+        data, name, stat = read_image(url, folder, self.limits.max_file_bytes)
+        size, mtime_ns, sha256 = self.scanned.get(url, (0, 0, ""))
+        if len(data) != size or stat != (size, mtime_ns):
+            sha256 = hashlib.sha256(data).hexdigest()
         known = self.known_images.get(sha256)
         if known is None:
             try:
@@ -271,10 +278,6 @@ class ShardWriter:
         assert isinstance(info, ImageInfo)
         values = {"sha256": sha256, "image": {"bytes": data, "path": name}, **vars(info)}
         self.images.add(values, len(data))
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
 
 
 def _text(value: Any) -> str | None:

@@ -65,7 +65,10 @@ def _stat(path: str) -> tuple[int, int]:
 
 
 def scan(settings: Mapping[str, Any], cache: HashCache) -> dict[str, Any]:
-    """The manifest of one source: its shards, each with its units and what they are made of."""
+    """The manifest of one source: its shards, each with its units.
+
+    A unit's `images` are its image files with their size, mtime in ns and SHA-256.
+    """
     paths, shard_bytes = settings["paths"], settings["shard_mb"] * 1e6
     state = f"{_listed(paths, settings['format'])} {settings.get('files', '')}"
     found = READERS[settings["format"]].find(paths, shard_bytes / RUNS_IN_A_SHARD, cache)
@@ -79,7 +82,7 @@ def scan(settings: Mapping[str, Any], cache: HashCache) -> dict[str, Any]:
             {
                 "name": f"s{bits}-{key(episodes=listed, **made)[:SHARD_KEY_LENGTH]}",
                 "bytes": sum(content.size for content in contents),
-                "units": [content.unit.as_json() for content in contents],
+                "units": [{**c.unit.as_json(), "images": c.images} for c in contents],
             }
         )
     cache.state = state

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from adaptermill.errors import UserError
 from adaptermill.rows.readers.reader import Unit
 from adaptermill.rows.schema import QUARANTINE_SCHEMA
+from adaptermill.rows.units import read_units
 
 SHOWN_FILES = 20
 KINDS = ("shards", "images", "quarantine")
@@ -84,16 +85,20 @@ def summarize(manifest: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     }
 
 
-def merge_quarantine(manifest: Mapping[str, Any], folder: Path, output: Path) -> None:
+def merge_quarantine(
+    manifest: Mapping[str, Any], units_path: Path, folder: Path, output: Path
+) -> None:
     """Writes the quarantine records of all shards to one file, shard by shard.
 
     There `file` is a path that can be opened, where shards hold the path below the source's root.
     """
     with pq.ParquetWriter(output, QUARANTINE_SCHEMA, compression="zstd") as writer:
         for shard in manifest["shards"]:
-            units = [Unit.from_json(values) for values in shard["units"]]
-            roots = {unit.file or unit.name: unit.root for unit in units}
             file = pq.ParquetFile(folder / "quarantine" / f"{shard['name']}.parquet")
+            if file.metadata.num_rows == 0:
+                continue
+            units = [Unit.from_json(values) for values in read_units(units_path, shard["name"])]
+            roots = {unit.file or unit.name: unit.root for unit in units}
             for group in range(file.num_row_groups):
                 table = file.read_row_group(group).replace_schema_metadata(None)
                 names = table["file"].to_pylist()

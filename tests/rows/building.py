@@ -128,11 +128,14 @@ class Ingested:
         self._spec("ingest", settings)
         self._spec("summarize", {"max_quarantined": max_quarantined})
         self.manifest_path = folder / "manifest.json"
+        self.units_path = folder / "units.jsonl"
         arguments = ["--cache", folder / "hashes", "--output", self.manifest_path]
+        arguments += ["--units", self.units_path]
         _run(scan, "--spec", folder / "scan.json", *arguments)
         self.manifest = json.loads(self.manifest_path.read_text())
         self.made = [name for name in self.names if self._make(name)]
         given = ["--manifest", self.manifest_path, "--folder", self.folder]
+        given += ["--units", self.units_path]
         _run(summarize_ingest, "--spec", folder / "summarize.json", *given)
         self.summary = json.loads((self.folder / "summary.json").read_text())
 
@@ -144,7 +147,7 @@ class Ingested:
         paths = {kind: self.path(kind, name) for kind in ("shards", "images", "quarantine")}
         if all(path.is_file() for path in paths.values()):
             return False
-        arguments = ["--spec", self.work / "ingest.json", "--manifest", self.manifest_path]
+        arguments = ["--spec", self.work / "ingest.json", "--units", self.units_path]
         outputs = ["--rows", paths["shards"], "--images", paths["images"]]
         outputs += ["--quarantine", paths["quarantine"]]
         _run(ingest, *arguments, "--shard", name, *outputs)

@@ -20,8 +20,8 @@ from adaptermill.hashing import FileStat, HashCache
 from adaptermill.rows.readers.conversation import image_part, listed
 from adaptermill.rows.readers.families import Families, action_name
 from adaptermill.rows.readers.lines import BOM, MAX_LINE_BYTES
-from adaptermill.rows.readers.places import image_contents, images_below, named_files
-from adaptermill.rows.readers.reader import Content, Draft, Found, Line, Unit
+from adaptermill.rows.readers.places import images_below, named_files, with_images
+from adaptermill.rows.readers.reader import Draft, Found, Line, Unit
 from adaptermill.rows.records import Problem, expect, parse
 from adaptermill.rows.schema import dump
 
@@ -76,10 +76,7 @@ class BrowserUseReader:
                 sha256, images = json.loads(cache.remembered(file, look, f"{cls.__name__} "))
             except OSError as error:  # its lines are quarantined when the shard is made
                 sha256, images = f"unreadable: {error.strerror}", []
-            shown = image_contents(images, unit.folder, cache)
-            hashes = [["history", sha256]]
-            hashes += [[name, found] for name, (found, _) in zip(images, shown, strict=True)]
-            contents.append(Content(unit, hashes, file.size + sum(size for _, size in shown)))
+            contents.append(with_images(unit, ["history", sha256], file.size, images, cache))
         return Found(contents)
 
     def describe(self, unit: Unit) -> dict[str, Any] | None:

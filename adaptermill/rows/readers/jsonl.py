@@ -24,8 +24,8 @@ from adaptermill.rows.readers import arrays, lines, streams
 from adaptermill.rows.readers.conversation import Conversation
 from adaptermill.rows.readers.families import Families, action_name
 from adaptermill.rows.readers.lines import Piece, number_lines
-from adaptermill.rows.readers.places import image_contents, images_below, named_files
-from adaptermill.rows.readers.reader import Content, Draft, Found, Line, Unit
+from adaptermill.rows.readers.places import images_below, named_files, with_images
+from adaptermill.rows.readers.reader import Draft, Found, Line, Unit
 from adaptermill.rows.records import Problem
 from adaptermill.rows.schema import image_parts
 
@@ -94,10 +94,7 @@ class JsonlReader:
             for start, end, line, sha256, text_bytes, images in runs:
                 name = f"{_stem(path.name)}:{line}"
                 unit = Unit(name, path.parent, path.name, start, end, line)
-                found = image_contents(images, path.parent, cache)
-                hashes = [["lines", sha256]]
-                hashes += [[name, found] for name, (found, _) in zip(images, found, strict=True)]
-                contents.append(Content(unit, hashes, text_bytes + sum(size for _, size in found)))
+                contents.append(with_images(unit, ["lines", sha256], text_bytes, images, cache))
         if not contents:
             raise UserError(f"there is no line in {', '.join(paths)}")
         return Found(sorted(contents, key=lambda content: content.unit.name))

@@ -11,6 +11,7 @@ from adaptermill.errors import UserError
 from adaptermill.hashing import FileStat, HashCache
 from adaptermill.rows.attachments import is_data_url, locate
 from adaptermill.rows.files import content
+from adaptermill.rows.readers.reader import Content, Known, Unit
 from adaptermill.rows.records import Problem
 
 
@@ -52,20 +53,27 @@ def images_below(urls: Iterable[str], folder: Path) -> list[str]:
     return sorted(found)
 
 
-def image_contents(names: Iterable[str], folder: Path, cache: HashCache) -> list[tuple[str, int]]:
-    """(SHA-256, bytes) of the images of those names; one that is missing is noted as such."""
-    found = []
+def with_images(
+    unit: Unit, own: list[str], size: int, names: Iterable[str], cache: HashCache
+) -> Content:
+    """The content of a unit that has `own` content of `size` bytes and leads to those images.
+
+    An image that is missing is noted as such, so that its coming is noticed.
+    """
+    images: dict[str, Known] = {}
     for name in names:
         try:
-            path = locate(name, folder)
+            path = locate(name, unit.folder)
         except Problem:
-            found.append(("outside", 0))
+            images[name] = (0, 0, "outside")
             continue
         try:
             file = FileStat.of(path)
         except OSError:
             cache.missing(path)
-            found.append(("missing", 0))
+            images[name] = (0, 0, "missing")
             continue
-        found.append((content(file, cache) if os.path.isfile(path) else "no file", file.size))
-    return found
+        sha256 = content(file, cache) if os.path.isfile(path) else "no file"
+        images[name] = (file.size, file.mtime_ns, sha256)
+    hashes = [own, *([name, sha256] for name, (_, _, sha256) in images.items())]
+    return Content(unit, hashes, size + sum(known[0] for known in images.values()), images)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -44,17 +44,27 @@ class Unit:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Unit:
-        """What `as_json` wrote."""
-        return cls(**{**values, "root": Path(values["root"])})
+        """What `as_json` wrote, whatever stands beside it."""
+        place = {name: values[name] for name in cls.__dataclass_fields__ if name in values}
+        return cls(**{**place, "root": Path(place["root"])})
+
+
+# Size, mtime in ns and SHA-256 of a file.
+Known = tuple[int, int, str]
 
 
 @dataclass(frozen=True)
 class Content:
-    """What a unit is made of: files or runs of lines with their SHA-256, and bytes in all."""
+    """What a unit is made of: files or runs of lines with their SHA-256, and bytes in all.
+
+    `images` maps names of image files to what is known of them, so that a shard need not hash those
+    again that are as they were.
+    """
 
     unit: Unit
     hashes: list[list[str]]
     size: int
+    images: Mapping[str, Known] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from adaptermill.rows.readers.reader import Content, Draft, Found, Line, Unit
 from adaptermill.rows.records import Problem
 
 ROWS_NAMES = ("rows.jsonl", "rows.jsonl.gz", "rows.jsonl.zst")
+NOT_IMAGES = frozenset(["episode.json", *ROWS_NAMES])
 _LAYOUT = "a replay source's path is a folder with one folder per episode, each with a rows.jsonl"
 
 
@@ -69,7 +70,12 @@ class ReplayReader:
         for unit in units:
             files = list(walk(str(unit.path)))
             hashes = [[file.name, content(file, cache)] for file in files]
-            contents.append(Content(unit, hashes, sum(file.size for file in files)))
+            images = {
+                file.name: (file.size, file.mtime_ns, sha256)
+                for file, (_, sha256) in zip(files, hashes, strict=True)
+                if file.name not in NOT_IMAGES
+            }
+            contents.append(Content(unit, hashes, sum(file.size for file in files), images))
         return Found(contents, replaced, without_rows)
 
     @classmethod
