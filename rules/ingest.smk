@@ -9,6 +9,7 @@ checkpoint scan:
         above=lambda wildcards: pipeline.above("scan", wildcards.source),
     output:
         manifest="results/.work/ingest/{source}/manifest.json",
+        units="results/.work/ingest/{source}/units.jsonl",
         made="results/.work/made/scan/{source}",
     log:
         "results/logs/scan/{source}.log",

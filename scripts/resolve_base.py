@@ -9,9 +9,21 @@ import argparse
 import sys
 from pathlib import Path
 
-from adaptermill.errors import run_command
-from adaptermill.models.base import load_processor, resolve
-from adaptermill.models.encode import Encoder
+from adaptermill.errors import UserError, run_command
+from adaptermill.models.base import BaseRef, load_processor, resolve
+from adaptermill.models.encode import Encoder, TemplatePrefixError
+
+PROBE = [{"role": "user", "content": [{"type": "text", "text": "Go."}, {"type": "image"}]}]
+
+
+def usable(ref: BaseRef) -> Encoder:
+    """The base's encoder; `UserError` for a base that no row with a screenshot can be put to."""
+    encoder = Encoder(load_processor(ref))
+    try:
+        encoder.measure(PROBE, '{"action": []}', [(640, 400)])
+    except TemplatePrefixError as error:
+        raise UserError(f"the base {ref.model} takes no rows: {error}") from None
+    return encoder
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -25,7 +37,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, required=True, help="the resolved base (base.json)")
     arguments = parser.parse_args(argv)
     ref = resolve(arguments.model, arguments.revision, arguments.folder, arguments.hash_cache)
-    encoder = Encoder(load_processor(ref))  # a base without tokenizer or template fails here
+    encoder = usable(ref)
     ref.write(arguments.output)
     kind = "text only, screenshots are left out" if encoder.drops_images else "takes screenshots"
     print(

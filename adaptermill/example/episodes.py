@@ -103,7 +103,8 @@ def draw_part(seed: str, index: int, mistake: bool = False, convention: Conventi
     kinds = list(FAMILIES[family])
     kind = kinds[block % len(kinds)]
     writer = Writer(Random(f"episode/{seed}/{index}"), convention)
-    script = _coloured(FAMILIES[family][kind](writer, mistake), writer.random)
+    # A recovery is on a page of the same colour as the plain task, so from a generator of its own.
+    script = _coloured(FAMILIES[family][kind](writer, mistake), Random(f"colour/{seed}/{index}"))
     return Part(f"{kind}-s{index:04d}", kind, family, index, script)
 
 

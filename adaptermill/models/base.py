@@ -97,18 +97,19 @@ def resolve(
 
 def _resolve_folder(model: str, path: str, hash_cache: str | os.PathLike) -> BaseRef:
     names = sorted(entry.name for entry in os.scandir(path) if entry.is_file())
+    has_weights = any(name.endswith(WEIGHT_SUFFIXES) for name in names)
+    if not has_weights and any(name.endswith(".gguf") for name in names):
+        raise UserError(
+            f"base.model: {path} holds its weights as GGUF only; make a base of them with\n"
+            f"  python scripts/base_from_gguf.py --gguf {path}/<file>.gguf --output <folder>\n"
+            "and name that folder"
+        )
     if "config.json" not in names:
-        if any(name.endswith(".gguf") for name in names):
-            raise UserError(
-                f"base.model: {path} holds a GGUF file only; make a base of it with\n"
-                f"  python scripts/base_from_gguf.py --gguf {path}/<file>.gguf --output <folder>\n"
-                "and name that folder"
-            )
         raise UserError(
             f"base.model: {path} is not a model: it has no config.json. A base is a folder as "
             "`save_pretrained` writes it (config.json, *.safetensors, tokenizer files)"
         )
-    if not any(name.endswith(WEIGHT_SUFFIXES) for name in names):
+    if not has_weights:
         raise UserError(f"base.model: {path} has a config.json but no weights (*.safetensors)")
     if not any(name.startswith("tokenizer") for name in names):
         raise UserError(f"base.model: {path} has no tokenizer files (tokenizer.json, …)")

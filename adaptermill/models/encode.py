@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from jinja2.exceptions import TemplateError
 from PIL import Image
 
 from adaptermill.errors import UserError
@@ -30,7 +31,7 @@ _PROBE = "Xyzzy"
 
 
 class TemplatePrefixError(Exception):
-    """The prompt's tokens do not begin the full text's tokens, so no mask would be right."""
+    """The chat template makes no prompt of a row's messages that its target could follow."""
 
 
 @dataclass
@@ -199,7 +200,10 @@ class Encoder:
     def _pieces(self, messages: Messages, target: str | None) -> tuple[list[str], list[str]]:
         """Prompt and target (with end-of-turn), cut where a look-alike must be broken."""
         mark = _unused_mark(messages, target or "")
-        prompt = self._apply(self._contents(messages, mark)).split(mark)
+        try:
+            prompt = self._apply(self._contents(messages, mark)).split(mark)
+        except (TemplateError, TypeError) as error:  # of roles or parts that it does not know
+            raise TemplatePrefixError(f"the chat template refuses the messages: {error}") from None
         if target is None:
             return prompt, []
         return prompt, (self._marked(target, mark) + self.end_of_turn).split(mark)

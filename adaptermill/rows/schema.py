@@ -88,9 +88,12 @@ QUARANTINE_SCHEMA = pa.schema(
 )
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
 def dump(value: Any) -> str:
     """Compact JSON that keeps key order and leaves text as it is."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _ENCODER.encode(value)
 
 
 def digest(*parts: str) -> str:

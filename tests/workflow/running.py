@@ -71,17 +71,24 @@ class Workspace:
         path = self.folder / "config.yaml"
         path.write_text(yaml.safe_dump(self.settings, sort_keys=False), encoding="utf-8")
 
-    def run(self, *targets: str, check: bool = True) -> Run:
-        command = [
+    def arguments(self, *targets: str) -> list[str]:
+        """The command line of an invocation; targets may be options too."""
+        return [
             str(Path(sys.executable).with_name("snakemake")),
             *("--snakefile", str(self.repository / "Snakefile")),
             *("--workflow-profile", str(self.repository / "profiles" / "default")),
             *("--directory", str(self.folder), "--cores", "2", *targets),
         ]
+
+    def run(self, *targets: str, check: bool = True) -> Run:
         environment = {**os.environ, "PYTHONPATH": ""}
         run = Run(
             subprocess.run(
-                command, capture_output=True, text=True, env=environment, cwd=self.folder
+                self.arguments(*targets),
+                capture_output=True,
+                text=True,
+                env=environment,
+                cwd=self.folder,
             )
         )
         assert not check or run.status == 0, run
