@@ -115,7 +115,10 @@ class Encoder:
     def _find_end_of_turn(self) -> tuple[str, int]:
         turn = [{"role": "user", "content": "?"}, {"role": "assistant", "content": _PROBE}]
         content = self._contents(turn) if self._content_as_list else turn
-        after = self._apply(content, generation_prompt=False).rpartition(_PROBE)[2]
+        try:
+            after = self._apply(content, generation_prompt=False).rpartition(_PROBE)[2]
+        except TemplateError as error:
+            raise UserError(f"the base's chat template takes no conversation: {error}") from None
         for token in self.tokenizer(after, add_special_tokens=False)["input_ids"]:
             added = self.tokenizer.added_tokens_decoder.get(token)
             if added is not None and added.special:
@@ -237,7 +240,12 @@ class Encoder:
     def _expansion(self, size: tuple[int, int]) -> str:
         """The text that stands for an image of (width, height); it depends on the size alone."""
         if size not in self._expansions:
-            self._expansions[size] = self._process([Image.new("RGB", size)])[1][0]
+            try:
+                self._expansions[size] = self._process([Image.new("RGB", size)])[1][0]
+            except ValueError as error:  # for instance a shape beyond what it resizes
+                raise TemplatePrefixError(
+                    f"the image processor refuses {size[0]}x{size[1]} pixels: {error}"
+                ) from None
         return self._expansions[size]
 
     def _expand(self, pieces: Sequence[str], expansions: Sequence[str]) -> list[str]:

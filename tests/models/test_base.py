@@ -90,8 +90,9 @@ def test_a_folder_that_is_no_model_says_what_it_lacks(copy, removed, said):
     assert str(copy) in str(error.value)
 
 
-def test_a_gguf_file_alone_names_the_command_that_converts_it(copy):
-    spoil(copy, "*")
+@pytest.mark.parametrize("removed", ["*", "*.safetensors"])
+def test_weights_as_gguf_alone_name_the_command_that_converts_them(copy, removed):
+    spoil(copy, removed)
     (copy / "model.Q4_1.gguf").write_bytes(b"GGUF")
     with pytest.raises(UserError, match=r"base_from_gguf\.py --gguf"):
         resolved(copy)
@@ -151,6 +152,21 @@ def test_a_tokenizer_without_template_is_said(copy, tmp_path):
     spoil(copy, "chat_template.jinja")
     arguments = ["--hash-cache", str(tmp_path / "h"), "--output", str(tmp_path / "base.json")]
     with pytest.raises(UserError, match="no chat template"):
+        resolve_base.main(["--model", str(copy), *arguments])
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ("{% for m in messages %}{{ m.content }}{% endfor %}", "rows: .* 0 image slots for 1"),
+        ("{{ raise_exception('not for chat') }}", "conversation: not for chat"),
+    ],
+)
+def test_a_template_that_shows_no_screenshot_is_said(copy, tmp_path, template, said):
+    """Before a row is measured with it."""
+    (copy / "chat_template.jinja").write_text(template)
+    arguments = ["--hash-cache", str(tmp_path / "h"), "--output", str(tmp_path / "base.json")]
+    with pytest.raises(UserError, match=f"takes no {said}"):
         resolve_base.main(["--model", str(copy), *arguments])
 
 

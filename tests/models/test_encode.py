@@ -10,7 +10,12 @@ import torch
 from PIL import Image
 
 from adaptermill.models.base import BaseRef, load_processor
-from adaptermill.models.encode import Encoded, Encoder, action_key_position
+from adaptermill.models.encode import (
+    Encoded,
+    Encoder,
+    TemplatePrefixError,
+    action_key_position,
+)
 
 TARGET = '{"memory": "Press the button.", "action": [{"click": {"index": 12}}]}'
 
@@ -124,6 +129,7 @@ def test_the_action_mask_begins_with_the_token_that_reaches_into_the_key(encoder
         "{",
         '{"action',
         '{"deep": ' + "[" * 100_000,
+        '{"long": ' + "1" * 10_000 + ', "action": 1}',  # more digits than Python reads
     ],
 )
 def test_without_an_action_key_all_of_the_target_is_masked_in(encoder, target):
@@ -192,7 +198,30 @@ def test_what_the_template_shows_beside_the_content_stays_text_too(tiny):
     assert "<|im_end|> \U00013000" in encoder.tokenizer.decode(encoded.input_ids)
 
 
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ("{{ raise_exception('roles must alternate') }}", "refuses the messages: roles must"),
+        ("{% for m in messages %}{{ m.content + 1 }}{% endfor %}", "refuses the messages"),
+        ("{% for m in messages %}{{ m.role }}{% endfor %}", "0 image slots for 1 images"),
+    ],
+)
+def test_a_row_that_the_template_does_not_take_is_one_bad_row(tiny, template, said):
+    """It ends as a quarantined row, not as the end of the stage that measures all rows."""
+    processor = load_processor(tiny)
+    encoder = Encoder(processor)
+    encoder.chat_template = template
+    with pytest.raises(TemplatePrefixError, match=said):
+        encoder.measure(ask("Go.", None), TARGET, [(64, 64)])
+
+
 # ---- images --------------------------------------------------------------------------------------
+
+
+def test_an_image_that_the_processor_does_not_take_is_one_bad_row(encoder):
+    with pytest.raises(TemplatePrefixError, match="refuses 4000x10 pixels"):
+        encoder.measure(ask("Go.", None), TARGET, [(4000, 10)])
+    assert encoder.measure(ask("Go.", None), TARGET, [(800, 8)]).image_tokens > 0
 
 
 def test_images_are_counted_by_their_size_and_measured_without_pixels(encoder):
