@@ -35,7 +35,6 @@ pipeline = Pipeline(
     checkpoints,
     workflow.basedir,
     writes=workflow.exec_mode == ExecMode.DEFAULT,
-    forced=lambda rule: rule in workflow.dag_settings.forcerun,
 )
 
 

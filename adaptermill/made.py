@@ -2,9 +2,8 @@
 
 A stage's rule writes a *record* beside its outputs: the SHA-256 of its spec and of the records of
 the stages above it, as `sha256sum` prints them. A stage is current when its record is what would be
-written now; since every record covers those above it (or what they made), a chain of current
-records means that all of it is. Touched files, copied folders and `snakemake --touch` cannot make
-one look current.
+written now; since every record covers those above it, a chain of current records means that the
+whole chain is. Touched files, copied folders and `snakemake --touch` cannot make one look current.
 
 Snakemake is made to run a stage again through one more input of its rule, the *request*: a new
 time and a new content, which no trigger and nothing remembered in `.snakemake` can overlook.
@@ -24,8 +23,7 @@ from adaptermill.atomic import write_text
 class Stage:
     """A stage of one subject (a source, an adapter, or all) and what decides its outputs.
 
-    `above` are small files that stand for the stages above: their records, or digests of what they
-    made. `keeps` is a file that the stage writes beside its outputs and that must be there.
+    `above` are small files that stand for the stages above: their records, mostly.
     """
 
     stage: str
@@ -34,7 +32,6 @@ class Stage:
     spec: str
     spec_text: str
     above: tuple[str, ...]
-    keeps: str | None = None
 
     def expected(self) -> str | None:
         """The record of a stage that is current; None while one above it has none."""
@@ -53,8 +50,6 @@ class Stage:
             return None
 
     def is_current(self) -> bool:
-        if self.keeps is not None and not Path(self.keeps).is_file():
-            return False
         return self.recorded() == self.expected() is not None
 
 

@@ -23,7 +23,6 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -67,21 +66,14 @@ class Pipeline:
 
     `checkpoints` is Snakemake's object of that name (None outside Snakemake: then only what lies on
     disk can be asked). `writes` is False in the processes that Snakemake starts for single jobs:
-    those must find the specs as they are. `forced` says whether a rule is run by --forcerun.
+    those must find the specs as they are.
     """
 
     def __init__(
-        self,
-        settings: dict[str, Any],
-        checkpoints: Any,
-        repository: Path,
-        *,
-        writes: bool,
-        forced: Callable[[str], bool] = lambda rule: False,
+        self, settings: dict[str, Any], checkpoints: Any, repository: Path, *, writes: bool
     ) -> None:
         self.config: Config = load(settings)
         self.checkpoints = checkpoints
-        self.forced = forced
         self.repository = Path(repository)
         self.sources = {source.name: source for source in self.config.sources}
         self._fingerprints: dict[str, str] = {}
@@ -208,25 +200,11 @@ class Pipeline:
             scans = [self.record("scan", name) for name in self.sources]
             return ["results/base/base.json", *scans]
         if stage in ("heldout", "fitset"):
-            return [self.digest("rows"), self.digest("measures")]
+            return [self.record("split", "all"), self.record("merge_measures", "all")]
         if stage in ("tables", "card"):
             names = self.config.evaluated if stage == "tables" else [subject]
             return [self.published_mark(name) for name in ["base", *names]]
         return []
-
-    def digest(self, table: str) -> str:
-        """The file that holds the hash of `rows` or `measures`, written when the hash changes.
-
-        It is the input that fit sets look at: the tables are written anew with every episode, and
-        mostly with rows that are no news to an adapter.
-        """
-        return str(WORK / "digests" / table)
-
-    def digests(self) -> list[str]:
-        """Both digests; behind the checkpoints that write them."""
-        self.checkpoints.split.get()
-        self.checkpoints.merge_measures.get()
-        return [self.digest("rows"), self.digest("measures")]
 
     def stages(self) -> list[Stage]:
         """Every stage that keeps a record, those above first."""
@@ -245,7 +223,6 @@ class Pipeline:
             "tables": ["all"],
             "card": self.config.evaluated,
         }
-        kept = {"split": self.digest("rows"), "merge_measures": self.digest("measures")}
         found = []
         for stage, names in subjects.items():
             for subject in names:
@@ -258,7 +235,6 @@ class Pipeline:
                         spec=self.spec(*spec),
                         spec_text=_spec_text(specs[spec]),
                         above=tuple(self.above(stage, subject)),
-                        keeps=kept.get(stage),
                     )
                 )
         return found
@@ -523,14 +499,6 @@ class Pipeline:
     def stored_adapter(self, name: str) -> str:
         return str(STORE / "adapters" / self.adapter_key(name))
 
-    def _finished_adapter(self, name: str) -> str:
-        """The stored adapter as an input: its key says what it is, its time nothing.
-
-        Unless training is forced: then what stands on an adapter is made again after it.
-        """
-        stored = self.stored_adapter(name)
-        return stored if self.forced("train") else ancient(stored)
-
     def train_inputs(self, wanted: str) -> dict[str, Any]:
         """What training the adapter of that key reads."""
         name = self.adapter_named_by(wanted)
@@ -545,7 +513,7 @@ class Pipeline:
             "base": ancient("results/base/base.json"),
         }
         if (parent := self.config.parent(name)) is not None:
-            inputs["parent"] = self._finished_adapter(parent)
+            inputs["parent"] = ancient(self.stored_adapter(parent))
         return inputs
 
     def publish_marks(self, name: str) -> list[str]:
@@ -630,7 +598,7 @@ class Pipeline:
             "base": ancient("results/base/base.json"),
         }
         if name != "base":
-            inputs["adapter"] = self._finished_adapter(name)
+            inputs["adapter"] = ancient(self.stored_adapter(name))
         return inputs
 
     def subject_arguments(self, wanted: str) -> str:

@@ -5,9 +5,9 @@ checkpoint fitset:
     input:
         spec="results/.work/specs/fitset/{adapter}.json",
         requested="results/.work/requests/fitset/{adapter}",
-        above=lambda wildcards: pipeline.digests(),
-        rows=ancient("results/splits/rows.parquet"),
-        measures=ancient("results/base/measures.parquet"),
+        above=lambda wildcards: pipeline.above("fitset", wildcards.adapter),
+        rows="results/splits/rows.parquet",
+        measures="results/base/measures.parquet",
     output:
         fitset="results/fitsets/{adapter}/fitset.parquet",
         dropped="results/fitsets/{adapter}/dropped.parquet",

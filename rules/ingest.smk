@@ -15,7 +15,6 @@ checkpoint scan:
         "results/logs/scan/{source}.log",
     conda:
         "../envs/data.yaml"
-    threads: pipeline.threads("scan", 4)
     resources:
         **pipeline.resources("scan"),
     params:
@@ -25,7 +24,7 @@ checkpoint scan:
     shell:
         "made=$(sha256sum {input.spec} {input.above}); "
         'python "$SCRIPTS/scan.py" --spec {input.spec} --cache {params.cache}'
-        " --output {output.manifest} --units {output.units} --threads {threads} 2>&1 | tee {log}"
+        " --output {output.manifest} --units {output.units} 2>&1 | tee {log}"
         '; echo "$made" > {output.made}'
 
 

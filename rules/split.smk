@@ -1,7 +1,7 @@
 # What is held out, and how long every row is in the base's tokens.
 
 
-checkpoint split:
+rule split:
     input:
         spec="results/.work/specs/split/all.json",
         requested="results/.work/requests/split/all",
@@ -22,14 +22,13 @@ checkpoint split:
         data=pipeline.data_arguments(),
         # A failed job's outputs are deleted, and the leaks are what a person needs then.
         kept="results/logs/split/leaks.json",
-        digest=pipeline.digest("rows"),
     message:
         "Splitting the episodes and looking for leaks"
     shell:
         "made=$(sha256sum {input.spec} {input.above}); "
         'python "$SCRIPTS/split.py" --spec {input.spec} {params.data}'
         " --episodes {output.episodes} --rows {output.rows} --leaks {output.leaks}"
-        " --report-copy {params.kept} --digest {params.digest} 2>&1 | tee {log}"
+        " --report-copy {params.kept} 2>&1 | tee {log}"
         '; echo "$made" > {output.made}'
 
 
@@ -80,7 +79,7 @@ rule measure:
         " --base {input.base} --output {output.measures} 2>&1 | tee {log}"
 
 
-checkpoint merge_measures:
+rule merge_measures:
     input:
         spec="results/.work/specs/merge_measures/all.json",
         requested="results/.work/requests/merge_measures/all",
@@ -97,15 +96,13 @@ checkpoint merge_measures:
         "../envs/data.yaml"
     resources:
         **pipeline.resources("merge_measures"),
-    params:
-        digest=pipeline.digest("measures"),
     message:
         "Adding up the measured rows"
     shell:
         "made=$(sha256sum {input.spec} {input.above}); "
         'python "$SCRIPTS/merge_measures.py" --spec {input.spec} --inputs {input.shards}'
         " --output {output.measures} --summary {output.summary}"
-        " --quarantine {output.quarantine} --digest {params.digest} 2>&1 | tee {log}"
+        " --quarantine {output.quarantine} 2>&1 | tee {log}"
         '; echo "$made" > {output.made}'
 
 
@@ -113,9 +110,9 @@ checkpoint heldout:
     input:
         spec="results/.work/specs/heldout/validation.json",
         requested="results/.work/requests/heldout/validation",
-        above=lambda wildcards: pipeline.digests(),
-        rows=ancient("results/splits/rows.parquet"),
-        measures=ancient("results/base/measures.parquet"),
+        above=pipeline.above("heldout", "validation"),
+        rows="results/splits/rows.parquet",
+        measures="results/base/measures.parquet",
     output:
         heldout="results/splits/heldout.parquet",
         summary="results/splits/heldout.json",

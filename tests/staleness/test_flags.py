@@ -45,7 +45,7 @@ def test_touched_outputs_do_not_hide_a_change(small: Mill):
     small.build("--touch")
     known = small.status()
     assert known["form"]["state"] == "undecided"
-    assert "limit 8 -> 6" in known["form"]["causes"]
+    assert "limit 8 -> 6" in known["form"]["causes"][0]
     run = small.build("--rerun-triggers", "mtime")
     assert small.trained(run) == ["form", "text"], run
     assert small.published("form")["rows"]["ce"] == 6

@@ -45,7 +45,6 @@ def test_what_changes_no_meaning_trains_and_evaluates_nothing(mill: Mill):
     )
     run = mill.build()
     assert counts(run) == (0, 0), run
-    mill.configure({"training": {"processes": 1}})
 
 
 def test_rows_that_no_adapter_takes_train_and_evaluate_nothing(mill: Mill):
