@@ -15,7 +15,7 @@ from adaptermill.measurements import (
     with_prefix,
 )
 from adaptermill.models.base import load_processor
-from adaptermill.models.encode import Encoder
+from adaptermill.models.encode import _MARKS, Encoder
 from adaptermill.rows.dataset import open_sources
 from adaptermill.rows.images import decode
 from scripts import measure, merge_measures
@@ -63,14 +63,14 @@ def test_counts_are_those_of_the_encoded_rows(base, ingested):
 
 
 def test_rows_that_cannot_be_encoded_are_marked_and_the_rest_measured(base, tmp_path):
-    # Look-alikes of control tokens are cut at a private-use character; here none is left for it.
-    crowded = "".join(chr(code) for code in range(0xE000, 0xE040))
+    # Look-alikes of control tokens are cut at a rare character; here none is left for it.
+    crowded = "".join(_MARKS)
     write_episode(tmp_path / "raw", "a", [record("a"), record("a", 1, target=crowded)])
     ingested = Ingested(tmp_path / "work", tmp_path / "raw")
     fine, refused = measure_shard(*shard_of(ingested), base[1]).to_pylist()
     assert fine["reason"] is None and fine["prompt_tokens"] > 0
     assert (refused["row_id"], refused["reason"]) == ("main/a/1", "template_prefix")
-    assert "private-use" in refused["detail"] and refused["prompt_tokens"] is None
+    assert "could mark a cut" in refused["detail"] and refused["prompt_tokens"] is None
 
 
 def test_common_prefix_is_what_all_prompts_begin_with(base, ingested):

@@ -35,7 +35,7 @@ def shipped(tmp_path_factory) -> Workspace:
 
 
 def test_the_chain_adds_up(shipped):
-    summary = json.loads(shipped.path("results/ingest/summary.json").read_text("utf-8"))
+    summary = json.loads(shipped.path("results/ingest/example/summary.json").read_text("utf-8"))
     composition = json.loads(
         shipped.path("results/fitsets/drag/composition.json").read_text("utf-8")
     )
