@@ -5,6 +5,7 @@ Changes that must train nothing are made together: one build proves all of them.
 
 import json
 import os
+import shutil
 
 import pytest
 
@@ -100,3 +101,43 @@ def test_a_held_out_episode_is_only_evaluated(mill: Mill):
     mill.add_episode(find_episode("Navigation", held_out=True))
     run = mill.build()
     assert counts(run) == (0, 7), run
+
+
+def test_settings_train_their_adapters_and_those_branched_from_them(mill: Mill):
+    """Two changes at once: `pooled` gets another result, and `form` another dropout."""
+    mill.configure({"adapters": {"pooled": {"learning_rate": 2e-3}, "form": {"dropout": 0}}})
+    known = mill.status()
+    assert known["pooled"]["causes"] == ["learning_rate 0.001 -> 0.002"]
+    assert known["form"]["causes"] == ["dropout 0.05 -> 0"]
+    assert known["drag"]["causes"] == known["text"]["causes"] == ["pooled changed"]
+    run = mill.build()
+    assert mill.trained(run) == ["drag", "form", "pooled", "text"], run
+    assert mill.evaluated(run) == ["drag", "form", "pooled", "text"], run
+
+
+def test_changed_back_while_snakemake_forgot_everything(mill: Mill):
+    mill.configure({"adapters": {"pooled": {"learning_rate": 1e-3}, "form": {"dropout": 0.05}}})
+    mill.forget()
+    run = mill.build()
+    assert counts(run) == (0, 0), run
+    for name in mill.names:
+        assert mill.published(name)["key"] == mill.keys()[name]
+
+
+def test_published_products_deleted(mill: Mill):
+    shutil.rmtree(mill.path("results/adapters/drag"))
+    mill.path("results/evaluation/drag.parquet").unlink()
+    run = mill.build()
+    assert counts(run) == (0, 0), run
+    assert mill.path("results/adapters/drag/adapter_model.safetensors").is_file()
+    assert mill.path("results/evaluation/drag.parquet").is_file()
+
+
+def test_logic_of_evaluation_evaluates_all_and_trains_none(mill: Mill):
+    path = mill.repository / "adaptermill/evaluation/teacher_forced.py"
+    before = path.read_text(encoding="utf-8")
+    path.write_text(before + "\n\nEDITED = 1\n", encoding="utf-8")
+    run = mill.build()
+    assert counts(run) == (0, 7), run
+    path.write_text(before, encoding="utf-8")
+    assert counts(mill.build()) == (0, 0)
