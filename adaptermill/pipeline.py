@@ -18,7 +18,6 @@ behind a checkpoint; when that outcome is what it was, so is the path, and nothi
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 import os
 import shlex
@@ -28,31 +27,13 @@ from typing import Any
 
 from snakemake.io import ancient
 
-from adaptermill.atomic import write_if_changed
 from adaptermill.config import Config, load
 from adaptermill.errors import UserError
 from adaptermill.made import Stage, request
-from adaptermill.provenance import code_fingerprint, code_parts, key
-from adaptermill.sources import ExampleSource, JsonlSource, ReplaySource
+from adaptermill.provenance import key
+from adaptermill.sources import ExampleSource
+from adaptermill.specs import RESULTS, STORE, WORK, Specs
 
-RESULTS = Path("results")
-WORK = RESULTS / ".work"
-STORE = RESULTS / ".store"
-TRUSTED = "trusted"
-# Which settings of a recipe decide training itself; the others act through the fit set and plan.
-TRAINING_SETTINGS = (
-    "method",
-    "rank",
-    "alpha",
-    "dropout",
-    "lora_targets",
-    "learning_rate",
-    "batch_rows",
-    "beta",
-    "ce_on",
-    "seed",
-)
-NOT_FOR_SELECTION = {"init_from", *TRAINING_SETTINGS} - {"seed", "batch_rows", "beta"}
 # Stages whose subjects share one spec.
 SHARED_SPECS = {
     "summarize_ingest": ("summarize_ingest", "all"),
@@ -75,14 +56,13 @@ class Pipeline:
         self.config: Config = load(settings)
         self.checkpoints = checkpoints
         self.repository = Path(repository)
-        self.sources = {source.name: source for source in self.config.sources}
-        self._fingerprints: dict[str, str] = {}
-        self._noted_code: dict[str, str] | None = None
+        self.specs = Specs(self.config, self.repository)
+        self.sources = self.specs.sources
         self._adapter_of_key: dict[str, str] = {}
         self._prepare_environment()
         # Where another Snakemake works, its jobs read these files now.
         if writes and not locked():
-            self._write_specs()
+            self.specs.write()
             self._request_outdated()
 
     def _prepare_environment(self) -> None:
@@ -93,85 +73,8 @@ class Pipeline:
         # Threads that wait by spinning make a busy machine ten times slower.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-    # ---- code ----------------------------------------------------------------------------------
-
-    def script(self, name: str) -> Path:
-        return self.repository / "scripts" / f"{name}.py"
-
-    def code(self, script: str) -> str:
-        """The fingerprint of what `scripts/<script>.py` runs, with any versions asked for."""
-        if self.config.training.trust_code:
-            return TRUSTED
-        if script not in self._fingerprints:
-            self._fingerprints[script] = code_fingerprint(self.script(script))
-        return self._fingerprints[script]
-
-    def versions(self) -> dict[str, str]:
-        """Installed versions of the packages that `provenance.include_versions` names."""
-        found = {}
-        for package in self.config.provenance.include_versions:
-            try:
-                found[package] = importlib.metadata.version(package)
-            except importlib.metadata.PackageNotFoundError:
-                raise UserError(
-                    f"provenance.include_versions names {package!r}, which is not installed here"
-                ) from None
-        return found
-
-    # ---- specs ---------------------------------------------------------------------------------
-
     def spec(self, stage: str, name: str) -> str:
-        return str(WORK / "specs" / stage / f"{name}.json")
-
-    def specs(self) -> dict[tuple[str, str], dict[str, Any]]:
-        """Every spec of this configuration: (stage, name) -> what is written to its file."""
-        config = self.config
-        specs: dict[tuple[str, str], dict[str, Any]] = {}
-
-        def add(stage: str, name: str, script: str, settings: dict[str, Any]) -> None:
-            specs[stage, name] = {
-                "stage": stage,
-                "name": name,
-                "settings": settings,
-                "code": self.code(script),
-            }
-
-        for name, source in self.sources.items():
-            if isinstance(source, ExampleSource):
-                drawn = {"episodes": source.episodes, "seed": source.seed}
-                add("example_source", name, "example_source", drawn)
-            add("scan", name, "scan", self._scan_settings(name))
-            add("ingest", name, "ingest", self._ingest_settings(name))
-        limit = config.ingest.max_quarantined
-        add("summarize_ingest", "all", "summarize_ingest", {"max_quarantined": limit})
-        add("base", "base", "resolve_base", self._base_settings())
-        limits = {"max_tokens": config.base.max_tokens}
-        # The code that measured is in the path of what is merged.
-        measured = {**limits, "measure_code": self.code("measure")}
-        add("merge_measures", "all", "merge_measures", measured)
-        split = config.split.model_dump(exclude={"near_duplicates"})
-        add("split", "all", "split", {**split, "families": config.families})
-        heldout = {"side": "validation", "max_tokens": config.base.max_tokens}
-        add("heldout", "validation", "heldout", heldout)
-        for name in config.recipes:
-            add("fitset", name, "fitset", self._fitset_settings(name))
-            add("train", name, "train", {**self.train_settings(name), "versions": self.versions()})
-            specs["train", name]["noted"] = self.noted(name)
-        add("evaluate", "all", "evaluate", self._evaluate_settings())
-        tables = {
-            "adapters": config.evaluated,
-            "families": config.seven(),
-            "bootstrap": config.evaluation.bootstrap,
-            "tolerance": config.evaluation.tolerance,
-            "seed": config.evaluation.seed,
-            "weak_below": 5,
-        }
-        add("tables", "all", "tables", tables)
-        return specs
-
-    def _write_specs(self) -> None:
-        for (stage, name), spec in self.specs().items():
-            write_if_changed(self.spec(stage, name), _spec_text(spec))
+        return self.specs.path(stage, name)
 
     # ---- records and requests ------------------------------------------------------------------
 
@@ -208,7 +111,7 @@ class Pipeline:
 
     def stages(self) -> list[Stage]:
         """Every stage that keeps a record, those above first."""
-        specs = self.specs()
+        specs = self.specs.all()
         examples = [name for stage, name in specs if stage == "example_source"]
         subjects = {
             "example_source": examples,
@@ -233,7 +136,7 @@ class Pipeline:
                         subject=subject,
                         record=Path(self.record(stage, subject)),
                         spec=self.spec(*spec),
-                        spec_text=_spec_text(specs[spec]),
+                        spec_text=self.specs.text(specs[spec]),
                         above=tuple(self.above(stage, subject)),
                     )
                 )
@@ -241,7 +144,7 @@ class Pipeline:
 
     def base_is_missing(self) -> bool:
         """Whether the example base must be built, which a missing folder alone does not trigger."""
-        return self.config.base.model == "example" and not Path(self.base_folder()).is_dir()
+        return self.config.base.model == "example" and not Path(self.specs.base_folder()).is_dir()
 
     def _request_outdated(self) -> None:
         """Requests stages that are not current, and published products that have another key.
@@ -261,109 +164,7 @@ class Pipeline:
             again = published != self.evaluation_key_on_disk(name)
             request(self.requested("publish_evaluation", name), again=again)
 
-    def _scan_settings(self, name: str) -> dict[str, Any]:
-        source = self.sources[name]
-        settings: dict[str, Any] = {
-            "source": name,
-            "format": self._format(name),
-            "paths": self.raw_paths(name),
-            "shard_mb": self.config.ingest.shard_mb,
-            "ingest_code": self.code("ingest"),
-            "ingest": self._ingest_settings(name),
-        }
-        if not isinstance(source, ExampleSource):
-            from adaptermill.rows.scan import stat_digest
-
-            cache = Path(self.scan_cache(name))
-            settings["files"] = stat_digest(self.raw_paths(name), source.format, cache)
-        return settings
-
-    def _ingest_settings(self, name: str) -> dict[str, Any]:
-        source = self.sources[name]
-        settings: dict[str, Any] = {
-            "source": name,
-            "format": self._format(name),
-            "image": self.config.ingest.image.model_dump(),
-        }
-        if isinstance(source, (ReplaySource, ExampleSource)):
-            return {**settings, "family": source.family}
-        settings["families"] = source.families.model_dump(exclude_none=True)
-        if isinstance(source, JsonlSource):
-            return {**settings, "episode": source.episode}
-        return {
-            **settings,
-            "system": _text_of(source.system_prompt, f"sources.{name}.system_prompt"),
-        }
-
-    def _format(self, name: str) -> str:
-        source = self.sources[name]
-        return "replay" if isinstance(source, ExampleSource) else source.format
-
-    def scan_cache(self, name: str) -> str:
-        """What is known of a source's files since they were last looked at."""
-        return str(WORK / "ingest" / name / "hashes")
-
-    def _base_settings(self) -> dict[str, Any]:
-        base = self.config.base
-        settings: dict[str, Any] = {"model": base.model, "revision": base.revision}
-        folder = self.base_folder()
-        if base.model == "example":
-            settings["example"] = Path(folder).name
-        elif Path(base.model).is_dir():
-            # An edit inside the folder must be noticed: Snakemake looks at no file in a folder.
-            settings["files"] = [
-                [entry.name, entry.stat().st_size, entry.stat().st_mtime_ns]
-                for entry in sorted(os.scandir(base.model), key=lambda entry: entry.name)
-                if entry.is_file()
-            ]
-        return settings
-
-    def _fitset_settings(self, name: str) -> dict[str, Any]:
-        recipe = self.config.recipes[name]
-        settings = {
-            "adapter": name,
-            "recipe": recipe.model_dump(exclude=NOT_FOR_SELECTION),
-            "max_tokens": self.config.base.max_tokens,
-            "families_all": self.config.seven(),
-            "own_families": self.config.own_families(name),
-            "anchor_families": self.config.anchor_families(name),
-        }
-        if recipe.episode_ids is not None:
-            try:
-                listed = Path(recipe.episode_ids).read_text(encoding="utf-8")
-            except OSError as error:
-                raise UserError(
-                    f"adapters.{name}.episode_ids: {recipe.episode_ids} cannot be read "
-                    f"({error.strerror}); it names one source per line"
-                ) from None
-            settings["listed"] = key(lines=sorted(set(listed.splitlines())))
-        return settings
-
-    def train_settings(self, name: str) -> dict[str, Any]:
-        recipe = self.config.recipes[name].model_dump(include=set(TRAINING_SETTINGS))
-        return {**recipe, "init_from": self.config.recipes[name].init_from}
-
-    def noted(self, name: str) -> dict[str, Any]:
-        """What a finished adapter notes beside its hashes, so that a change can be explained."""
-        if self._noted_code is None:
-            trusted = self.config.training.trust_code
-            self._noted_code = {} if trusted else code_parts(self.script("train"))
-        return {
-            "code": self._noted_code,
-            "selection": self._fitset_settings(name)["recipe"],
-            "versions": self.versions(),
-        }
-
-    def _evaluate_settings(self) -> dict[str, Any]:
-        return self.config.evaluation.model_dump(include={"generate", "max_new_tokens"})
-
     # ---- sources and shards --------------------------------------------------------------------
-
-    def raw_paths(self, name: str) -> list[str]:
-        source = self.sources[name]
-        if isinstance(source, ExampleSource):
-            return [str(RESULTS / "example" / "sources" / name)]
-        return source.paths
 
     def manifest(self, name: str) -> str:
         """The source's manifest; behind its checkpoint."""
@@ -395,16 +196,8 @@ class Pipeline:
 
     # ---- base and measures ---------------------------------------------------------------------
 
-    def base_folder(self) -> str:
-        """Where the example base is built (its key needs no earlier stage); else as configured."""
-        base = self.config.base
-        if base.model != "example":
-            return base.model
-        made = {"code": self.code("example_base"), "settings": base.example.model_dump()}
-        return str(STORE / "bases" / key(**made))
-
     def example_base_folder(self) -> list[str]:
-        return [self.base_folder()] if self.config.base.model == "example" else []
+        return [self.specs.base_folder()] if self.config.base.model == "example" else []
 
     def example_base_arguments(self) -> str:
         example = self.config.base.example
@@ -417,7 +210,7 @@ class Pipeline:
         if base.revision is not None:
             arguments += f" --revision {shlex.quote(base.revision)}"
         if base.model == "example":
-            arguments += f" --folder {self.base_folder()}"
+            arguments += f" --folder {self.specs.base_folder()}"
         return arguments
 
     def base(self) -> dict[str, Any]:
@@ -435,7 +228,9 @@ class Pipeline:
         ]
 
     def _measures_folder(self, base: dict[str, Any]) -> Path:
-        return STORE / "measures" / f"{base['processor_hash'][:12]}-{self.code('measure')[:12]}"
+        return (
+            STORE / "measures" / f"{base['processor_hash'][:12]}-{self.specs.code('measure')[:12]}"
+        )
 
     # ---- adapters ------------------------------------------------------------------------------
 
@@ -450,7 +245,7 @@ class Pipeline:
         if found is None:
             return None
         parent = self.config.parent(name)
-        settings = self.train_settings(name)
+        settings = self.specs.train_settings(name)
         start = settings.pop("init_from")
         if parent is not None:
             above = self._adapter_key(parent, hashes, base_identity)
@@ -465,8 +260,8 @@ class Pipeline:
             plan=found["plan"],
             recipe=settings,
             init_from=start,
-            code=self.code("train"),
-            versions=self.versions(),
+            code=self.specs.code("train"),
+            versions=self.specs.versions(),
         )
 
     def adapter_key(self, name: str) -> str:
@@ -558,9 +353,9 @@ class Pipeline:
         return key(
             subject=subject,
             heldout=digest,
-            settings=self._evaluate_settings(),
-            code=self.code("evaluate"),
-            versions=self.versions(),
+            settings=self.specs.evaluate_settings(),
+            code=self.specs.code("evaluate"),
+            versions=self.specs.versions(),
         )
 
     def evaluation_key(self, name: str) -> str:
@@ -671,20 +466,6 @@ def _prepend(variable: str, folder: Path) -> None:
 def locked() -> bool:
     """Whether Snakemake holds its lock in this folder (or was killed while it did)."""
     return any(Path(".snakemake", "locks").glob("*.lock"))
-
-
-def _spec_text(spec: dict[str, Any]) -> str:
-    return json.dumps(spec, indent=1, sort_keys=True)
-
-
-def _text_of(path: str | None, setting: str) -> str | None:
-    """The text of a file that the configuration names, without the line feed at its end."""
-    if path is None:
-        return None
-    try:
-        return Path(path).read_text(encoding="utf-8").removesuffix("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{setting}: {path} cannot be read as UTF-8 text ({error})") from None
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:

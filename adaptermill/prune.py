@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adaptermill.errors import UserError
-from adaptermill.pipeline import RESULTS, STORE, WORK, Pipeline, locked
+from adaptermill.pipeline import Pipeline, locked
+from adaptermill.sizes import readable, size_on_disk
+from adaptermill.specs import RESULTS, STORE, WORK
 from adaptermill.status import UNDECIDED, AdapterStatus, statuses
 
 
@@ -59,11 +61,11 @@ def find(pipeline: Pipeline) -> Found:
     else:
         paths += _superseded(pipeline, known)
     if pipeline.config.base.model == "example":
-        wanted = {Path(pipeline.base_folder()).name}
+        wanted = {Path(pipeline.specs.base_folder()).name}
         paths += _others(STORE / "bases", wanted, "an example base of other settings or code")
     paths += _specs_of_nobody(pipeline)
     paths += [(path, "left by a job that was killed") for path in _temporary()]
-    return Found([Leftover(path, _size(path), why) for path, why in paths], kept)
+    return Found([Leftover(path, size_on_disk(path), why) for path, why in paths], kept)
 
 
 def _superseded(pipeline: Pipeline, known: list[AdapterStatus]) -> Iterator[tuple[Path, str]]:
@@ -113,7 +115,7 @@ def _is_held(state: Path) -> bool:
 
 
 def _specs_of_nobody(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
-    wanted = {Path(pipeline.spec(*each)) for each in pipeline.specs()}
+    wanted = {Path(pipeline.spec(*each)) for each in pipeline.specs.all()}
     for path in sorted((WORK / "specs").rglob("*.json")):
         if path not in wanted:
             yield path, "settings of something that is not in the configuration"
@@ -134,12 +136,6 @@ def _is_temporary(name: str) -> bool:
     return name.startswith(".") and parts[-1] == "tmp" and len(parts) > 3 and parts[-2].isdigit()
 
 
-def _size(path: Path) -> int:
-    if not path.is_dir():
-        return path.stat().st_size
-    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-
-
 def remove(leftovers: Iterable[Leftover]) -> None:
     for each in leftovers:
         if each.path.is_dir():
@@ -150,15 +146,7 @@ def remove(leftovers: Iterable[Leftover]) -> None:
 
 def report(found: Found) -> str:
     """What `find` found, a line each, with the sum."""
-    lines = [f"{_shown(each.size):>9}  {each.path}  ({each.why})" for each in found.leftovers]
-    total = _shown(sum(each.size for each in found.leftovers))
+    lines = [f"{readable(each.size):>9}  {each.path}  ({each.why})" for each in found.leftovers]
+    total = readable(sum(each.size for each in found.leftovers))
     lines += found.kept
     return "\n".join([*lines, f"{len(found.leftovers)} things, {total}"])
-
-
-def _shown(count: float) -> str:
-    for unit in ("B", "KB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from adaptermill.made import Stage
-from adaptermill.pipeline import RESULTS, STORE, Pipeline
+from adaptermill.pipeline import Pipeline
+from adaptermill.specs import RESULTS, STORE
 
 FRESH, STALE, UNDECIDED = "fresh", "stale", "undecided"
 
@@ -203,16 +204,16 @@ def row_changes(before: Path, now: Path) -> list[str]:
 
 
 def _settings_causes(pipeline: Pipeline, name: str, published: dict[str, Any]) -> Iterator[str]:
-    yield from differences(published["recipe"], pipeline.train_settings(name))
-    noted, wanted = published.get("noted", {}), pipeline.noted(name)
-    trained = pipeline.train_settings(name)
+    yield from differences(published["recipe"], pipeline.specs.train_settings(name))
+    noted, wanted = published.get("noted", {}), pipeline.specs.noted(name)
+    trained = pipeline.specs.train_settings(name)
     selection = wanted["selection"].items()
     wanted_selection = {key: value for key, value in selection if key not in trained}
     before = {key: noted.get("selection", {}).get(key) for key in wanted_selection}
     if noted.get("selection"):
         yield from differences(before, wanted_selection)
     yield from differences(noted.get("versions", {}), wanted["versions"])
-    if published["hashes"]["code"] != pipeline.code("train"):
+    if published["hashes"]["code"] != pipeline.specs.code("train"):
         parts = noted.get("code", {})
         changed = [
             path

@@ -11,6 +11,7 @@ from pathlib import Path
 from adaptermill.config import Config
 from adaptermill.errors import UserError
 from adaptermill.rows.readers import READERS
+from adaptermill.sizes import readable
 from adaptermill.sources import BrowserUseSource, FileSource, ReplaySource
 
 # Bytes under results/ per byte of raw input: shards hold the screenshots once more.
@@ -43,13 +44,13 @@ def findings(config: Config) -> list[Finding]:
     wanted = int(needed * RESULTS_PER_INPUT)
     if wanted > free:
         text = (
-            f"the sources need about {_size(wanted)} under results/, and {_size(free)} are free; "
-            "free some, or run with --directory on a larger disk"
+            f"the sources need about {readable(wanted)} under results/, and {readable(free)} are "
+            "free; free some, or run with --directory on a larger disk"
         )
         found.append(Finding("error", text))
     elif needed:
         found.append(
-            Finding("note", f"about {_size(wanted)} of {_size(free)} free disk are needed")
+            Finding("note", f"about {readable(wanted)} of {readable(free)} free disk are needed")
         )
     return found
 
@@ -76,7 +77,7 @@ def _check_replay(source: ReplaySource, found: list[Finding]) -> int:
                 )
                 found.append(Finding("error", text))
             else:
-                text = f"source {source.name}: {episodes} episodes, {_size(size)} in {root}"
+                text = f"source {source.name}: {episodes} episodes, {readable(size)} in {root}"
                 found.append(Finding("note", text))
     return total
 
@@ -92,7 +93,9 @@ def _check_files(source: FileSource, found: list[Finding]) -> int:
     except UserError as error:
         found.append(Finding("error", f"sources.{source.name}.path: {error}"))
         return 0
-    found.append(Finding("note", f"source {source.name}: {len(sizes)} files, {_size(sum(sizes))}"))
+    found.append(
+        Finding("note", f"source {source.name}: {len(sizes)} files, {readable(sum(sizes))}")
+    )
     return sum(sizes)
 
 
@@ -121,11 +124,3 @@ def _check_base(model: str, found: list[Finding]) -> None:
             "(<owner>/<name>); `example` is the shipped base"
         )
         found.append(Finding("error", text))
-
-
-def _size(count: int) -> str:
-    for unit in ("B", "KB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"

@@ -16,7 +16,7 @@ rule example_source:
     resources:
         **pipeline.resources("example_source"),
     params:
-        folder=lambda wildcards: pipeline.raw_paths(wildcards.source)[0],
+        folder=lambda wildcards: pipeline.specs.raw_paths(wildcards.source)[0],
     message:
         "Drawing the example episodes of source {wildcards.source}"
     shell:

@@ -18,7 +18,7 @@ checkpoint scan:
     resources:
         **pipeline.resources("scan"),
     params:
-        cache=lambda wildcards: pipeline.scan_cache(wildcards.source),
+        cache=lambda wildcards: pipeline.specs.scan_cache(wildcards.source),
     message:
         "Looking for new and changed episodes of source {wildcards.source}"
     shell:

@@ -145,7 +145,7 @@ def describe(
         "steps": len(trainer.batches),
         "images_dropped": encoder.drops_images,
         "end_of_turn": encoder.end_of_turn,
-        "code_trusted": spec["code"] == "trusted",
+        "code_trusted": spec.get("noted", {}).get("code_trusted", False),
         "relative_change": lora.relative_change(trainer.model),
         "hashes": {
             "base": ref.identity,

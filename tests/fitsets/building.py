@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from adaptermill.config import load
-from adaptermill.pipeline import NOT_FOR_SELECTION
+from adaptermill.specs import NOT_FOR_SELECTION
 from adaptermill.splits import fraction_key
 
 DRAG = "Drag & gesture"

@@ -67,7 +67,7 @@ def test_prune_keeps_the_store_while_keys_are_not_known(small: Mill):
     pruned = small.command("prune", "--yes")
     assert "undecided: form, text" in pruned.stdout
     assert sorted(path.name for path in small.path("results/.store/adapters").iterdir()) == before
-    small.configure({"adapters": {"form": {"limit": 8}}})
+    small.configure({"adapters": {"form": {"limit": 5}}})
     run = small.build()
     assert run.jobs["train"] == run.jobs["evaluate"] == 0, run
 
