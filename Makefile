@@ -26,7 +26,7 @@ $(TESTS_READY): $(READY)
 
 drag: setup
 	$(BIN)/snakemake --cores all results/adapters/drag
-	$(BIN)/snakemake --cores all --quiet rules results/evaluation/base.parquet results/evaluation/drag.parquet
+	$(BIN)/snakemake --cores all results/evaluation/base.parquet results/evaluation/drag.parquet --quiet rules
 	$(BIN)/python scripts/tables.py --show results/evaluation/base.parquet results/evaluation/drag.parquet
 
 test: $(TESTS_READY)

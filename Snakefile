@@ -35,6 +35,7 @@ pipeline = Pipeline(
     checkpoints,
     workflow.basedir,
     writes=workflow.exec_mode == ExecMode.DEFAULT,
+    forced=lambda rule: (workflow.dag_settings.forceall or rule in workflow.dag_settings.forcerun),
 )
 
 

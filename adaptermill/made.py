@@ -2,16 +2,19 @@
 
 A stage's rule writes a *record* beside its outputs: the SHA-256 of its spec and of the records of
 the stages above it, as `sha256sum` prints them. A stage is current when its record is what would be
-written now; since every record covers those above it, a chain of current records means that the
-whole chain is. Touched files, copied folders and `snakemake --touch` cannot make one look current.
+written now; since every record covers those above it (or what they made), a chain of current
+records means that all of it is. Touched files, copied folders and `snakemake --touch` cannot make
+one look current.
 
 Snakemake is made to run a stage again through one more input of its rule, the *request*: a new
-time and a new content, which no trigger and nothing remembered in `.snakemake` can overlook.
+time and a new content, which no trigger and nothing remembered in `.snakemake` can overlook. The
+record of such a stage is put aside meanwhile.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +26,8 @@ from adaptermill.atomic import write_text
 class Stage:
     """A stage of one subject (a source, an adapter, or all) and what decides its outputs.
 
-    `above` are small files that stand for the stages above: their records, mostly.
+    `above` are small files that stand for the stages above: their records, or digests of what they
+    made. `keeps` are files that the stages below read without naming them as inputs.
     """
 
     stage: str
@@ -32,6 +36,7 @@ class Stage:
     spec: str
     spec_text: str
     above: tuple[str, ...]
+    keeps: tuple[str, ...] = ()
 
     def expected(self) -> str | None:
         """The record of a stage that is current; None while one above it has none."""
@@ -43,14 +48,33 @@ class Stage:
         return "".join(lines)
 
     def recorded(self) -> str | None:
-        """The record that lies there; None when the stage never ended well."""
+        """The last record, also one put aside; None when the stage never ended well."""
+        return self._read(self.record) or self._read(self._aside)
+
+    @property
+    def _aside(self) -> Path:
+        return self.record.with_name(f"{self.record.name}.before")
+
+    @staticmethod
+    def _read(path: Path) -> str | None:
         try:
-            return self.record.read_text(encoding="utf-8")
+            return path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
             return None
 
     def is_current(self) -> bool:
-        return self.recorded() == self.expected() is not None
+        if not all(Path(path).is_file() for path in self.keeps):
+            return False
+        return self._read(self.record) == self.expected() is not None
+
+    def withdraw(self) -> None:
+        """Puts the record aside, so that the stage is seen to be unfinished from the start.
+
+        A record is the first output of its rule. Snakemake looks for that one before it knows what
+        a job behind a checkpoint reads, and else would take the outputs that lie there as final.
+        """
+        if self.record.is_file():
+            os.replace(self.record, self._aside)
 
 
 def _line(path: str, content: bytes) -> str:

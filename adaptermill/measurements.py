@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -80,4 +81,19 @@ def with_prefix(measures: pa.Table, prefix: Sequence[int] | None) -> pa.Table:
 
 def prefix_of(measures: pa.Table) -> list[int] | None:
     """What `with_prefix` noted."""
-    return json.loads(measures.schema.metadata[_METADATA])["common_prefix"]
+    return _noted(measures.schema)["common_prefix"]
+
+
+def with_rows(measures: pa.Table, digest: str) -> pa.Table:
+    """The table with the hash of the rows that were measured noted beside the common prefix."""
+    noted = {**_noted(measures.schema), "rows": digest}
+    return measures.replace_schema_metadata({_METADATA: json.dumps(noted)})
+
+
+def rows_of(schema: pa.Schema) -> str | None:
+    """What `with_rows` noted."""
+    return _noted(schema).get("rows")
+
+
+def _noted(schema: pa.Schema) -> dict[str, Any]:
+    return json.loads((schema.metadata or {}).get(_METADATA, b"{}"))

@@ -17,15 +17,18 @@ behind a checkpoint; when that outcome is what it was, so is the path, and nothi
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from snakemake.io import ancient
+from snakemake.exceptions import IncompleteCheckpointException
+from snakemake.io import ancient, checkpoint_target
 
 from adaptermill.config import Config, load
 from adaptermill.errors import UserError
@@ -47,14 +50,21 @@ class Pipeline:
 
     `checkpoints` is Snakemake's object of that name (None outside Snakemake: then only what lies on
     disk can be asked). `writes` is False in the processes that Snakemake starts for single jobs:
-    those must find the specs as they are.
+    those must find the specs as they are. `forced` says whether a rule is run by --forcerun.
     """
 
     def __init__(
-        self, settings: dict[str, Any], checkpoints: Any, repository: Path, *, writes: bool
+        self,
+        settings: dict[str, Any],
+        checkpoints: Any,
+        repository: Path,
+        *,
+        writes: bool,
+        forced: Callable[[str], bool] = lambda rule: False,
     ) -> None:
         self.config: Config = load(settings)
         self.checkpoints = checkpoints
+        self.forced = forced
         self.repository = Path(repository)
         self.specs = Specs(self.config, self.repository)
         self.sources = self.specs.sources
@@ -103,11 +113,44 @@ class Pipeline:
             scans = [self.record("scan", name) for name in self.sources]
             return ["results/base/base.json", *scans]
         if stage in ("heldout", "fitset"):
-            return [self.record("split", "all"), self.record("merge_measures", "all")]
+            return [self.digest("rows"), self.digest("measures")]
         if stage in ("tables", "card"):
             names = self.config.evaluated if stage == "tables" else [subject]
             return [self.published_mark(name) for name in ["base", *names]]
         return []
+
+    def digest(self, table: str) -> str:
+        """The file that holds the hash of `rows` or `measures`, written when the hash changes.
+
+        It is the input that fit sets look at: the tables are written anew with every episode, and
+        mostly with rows that are no news to an adapter.
+        """
+        return str(WORK / "digests" / table)
+
+    def digests(self) -> list[str]:
+        """Both digests; behind the checkpoints that write them and those above these."""
+        for name in self.sources:
+            self.manifest(name)
+        self.base()
+        self._finished("split", "all")
+        self._finished("merge_measures", "all")
+        return [self.digest("rows"), self.digest("measures")]
+
+    def _finished(self, stage: str, subject: str, **wildcards: str) -> Any:
+        """The outputs of a checkpoint once it is finished, by its record too.
+
+        Snakemake takes a checkpoint for finished whose outputs lie there while what it reads stands
+        behind another checkpoint; the job that asks must then be weighed again when it ends.
+        """
+        checkpoint = getattr(self.checkpoints, stage)
+        outputs = checkpoint.get(**wildcards).output
+        if not self.is_current(self._stages[stage, subject]):
+            raise IncompleteCheckpointException(checkpoint.rule, checkpoint_target(outputs[0]))
+        return outputs
+
+    @functools.cached_property
+    def _stages(self) -> dict[tuple[str, str], Stage]:
+        return {(stage.stage, stage.subject): stage for stage in self.stages()}
 
     def stages(self) -> list[Stage]:
         """Every stage that keeps a record, those above first."""
@@ -126,6 +169,10 @@ class Pipeline:
             "tables": ["all"],
             "card": self.config.evaluated,
         }
+        kept = {
+            "split": ("results/splits/rows.parquet", self.digest("rows")),
+            "merge_measures": ("results/base/measures.parquet", self.digest("measures")),
+        }
         found = []
         for stage, names in subjects.items():
             for subject in names:
@@ -138,9 +185,14 @@ class Pipeline:
                         spec=self.spec(*spec),
                         spec_text=self.specs.text(specs[spec]),
                         above=tuple(self.above(stage, subject)),
+                        keeps=kept.get(stage, ()),
                     )
                 )
         return found
+
+    def is_current(self, stage: Stage) -> bool:
+        """Whether the stage need not run, by its record and by what must lie there."""
+        return stage.is_current() and not (stage.stage == "base" and self.base_is_missing())
 
     def base_is_missing(self) -> bool:
         """Whether the example base must be built, which a missing folder alone does not trigger."""
@@ -151,9 +203,11 @@ class Pipeline:
 
         File times alone would miss a setting changed and changed back, or a copied folder.
         """
-        for stage in self.stages():
-            again = not stage.is_current() or (stage.stage == "base" and self.base_is_missing())
+        for stage in self._stages.values():
+            again = not self.is_current(stage)
             request(self.requested(stage.stage, stage.subject), again=again)
+            if again:
+                stage.withdraw()
         for name in self.config.recipes:
             published = _read_json(RESULTS / "adapters" / name / "training.json") or {}
             again = published.get("key") != self.key_on_disk(name)
@@ -168,7 +222,7 @@ class Pipeline:
 
     def manifest(self, name: str) -> str:
         """The source's manifest; behind its checkpoint."""
-        return self.checkpoints.scan.get(source=name).output.manifest
+        return self._finished("scan", name, source=name).manifest
 
     def shards(self, name: str) -> list[str]:
         with open(self.manifest(name), encoding="utf-8") as handle:
@@ -177,11 +231,6 @@ class Pipeline:
     def shard_files(self, name: str, kind: str) -> list[str]:
         """All of a source's `shards`, `images` or `quarantine` files."""
         return [f"results/ingest/{name}/{kind}/{shard}.parquet" for shard in self.shards(name)]
-
-    def all_shard_files(self, *kinds: str) -> list[str]:
-        return [
-            path for name in self.sources for kind in kinds for path in self.shard_files(name, kind)
-        ]
 
     def ingest_folders(self) -> list[str]:
         return [f"results/ingest/{name}" for name in self.sources]
@@ -215,7 +264,7 @@ class Pipeline:
 
     def base(self) -> dict[str, Any]:
         """The resolved base; behind its checkpoint."""
-        with open(self.checkpoints.base.get().output.base, encoding="utf-8") as handle:
+        with open(self._finished("base", "base").base, encoding="utf-8") as handle:
             return json.load(handle)
 
     def measures(self) -> list[str]:
@@ -235,7 +284,7 @@ class Pipeline:
     # ---- adapters ------------------------------------------------------------------------------
 
     def fitset_hashes(self, name: str) -> dict[str, str]:
-        composition = self.checkpoints.fitset.get(adapter=name).output.composition
+        composition = self._finished("fitset", name, adapter=name).composition
         with open(composition, encoding="utf-8") as handle:
             return json.load(handle)["hashes"]
 
@@ -270,7 +319,7 @@ class Pipeline:
         All checkpoints are asked before any answer is used: a job planned below an unfinished
         checkpoint is only weighed again when one of those it asked ends.
         """
-        self.all_shard_files("shards")
+        self.digests()
         identity = self.base()["identity"]
         found = self._adapter_key(name, self.fitset_hashes, identity)
         assert found is not None
@@ -294,6 +343,14 @@ class Pipeline:
     def stored_adapter(self, name: str) -> str:
         return str(STORE / "adapters" / self.adapter_key(name))
 
+    def _finished_adapter(self, name: str) -> str:
+        """The stored adapter as an input: its key says what it is, its time nothing.
+
+        Unless training is forced: then what stands on an adapter is made again after it.
+        """
+        stored = self.stored_adapter(name)
+        return stored if self.forced("train") else ancient(stored)
+
     def train_inputs(self, wanted: str) -> dict[str, Any]:
         """What training the adapter of that key reads."""
         name = self.adapter_named_by(wanted)
@@ -308,7 +365,7 @@ class Pipeline:
             "base": ancient("results/base/base.json"),
         }
         if (parent := self.config.parent(name)) is not None:
-            inputs["parent"] = ancient(self.stored_adapter(parent))
+            inputs["parent"] = self._finished_adapter(parent)
         return inputs
 
     def publish_marks(self, name: str) -> list[str]:
@@ -346,7 +403,7 @@ class Pipeline:
     # ---- evaluations ---------------------------------------------------------------------------
 
     def heldout_digest(self) -> str:
-        with open(self.checkpoints.heldout.get().output.summary, encoding="utf-8") as handle:
+        with open(self._finished("heldout", "validation").summary, encoding="utf-8") as handle:
             return json.load(handle)["digest"]
 
     def _evaluation_key(self, subject: str, digest: str) -> str:
@@ -360,8 +417,8 @@ class Pipeline:
 
     def evaluation_key(self, name: str) -> str:
         """The key of the evaluation of `name` (or `base`); behind every checkpoint above it."""
+        self.digests()
         subject = self.base()["identity"] if name == "base" else self.adapter_key(name)
-        self.all_shard_files("shards")
         found = self._evaluation_key(subject, self.heldout_digest())
         self._adapter_of_key[found] = name
         return found
@@ -393,7 +450,7 @@ class Pipeline:
             "base": ancient("results/base/base.json"),
         }
         if name != "base":
-            inputs["adapter"] = ancient(self.stored_adapter(name))
+            inputs["adapter"] = self._finished_adapter(name)
         return inputs
 
     def subject_arguments(self, wanted: str) -> str:

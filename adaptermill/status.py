@@ -64,7 +64,7 @@ def _status(
     published = _read(RESULTS / "adapters" / name / "training.json")
     if found is None:
         known = [] if published is None else list(_settings_causes(pipeline, name, published))
-        return AdapterStatus(name, UNDECIDED, None, causes + known)
+        return AdapterStatus(name, UNDECIDED, None, list(dict.fromkeys(causes + known)))
     stored = STORE / "adapters" / found
     if stored.is_dir():
         if _marked_incomplete(stored):

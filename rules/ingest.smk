@@ -8,13 +8,14 @@ checkpoint scan:
         drawn=lambda wildcards: pipeline.drawn(wildcards.source),
         above=lambda wildcards: pipeline.above("scan", wildcards.source),
     output:
+        made="results/.work/made/scan/{source}",
         manifest="results/.work/ingest/{source}/manifest.json",
         units="results/.work/ingest/{source}/units.jsonl",
-        made="results/.work/made/scan/{source}",
     log:
         "results/logs/scan/{source}.log",
     conda:
         "../envs/data.yaml"
+    threads: pipeline.threads("scan", 4)
     resources:
         **pipeline.resources("scan"),
     params:
@@ -24,7 +25,7 @@ checkpoint scan:
     shell:
         "made=$(sha256sum {input.spec} {input.above}); "
         'python "$SCRIPTS/scan.py" --spec {input.spec} --cache {params.cache}'
-        " --output {output.manifest} --units {output.units} 2>&1 | tee {log}"
+        " --output {output.manifest} --units {output.units} --threads {threads} 2>&1 | tee {log}"
         '; echo "$made" > {output.made}'
 
 

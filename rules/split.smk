@@ -1,17 +1,17 @@
 # What is held out, and how long every row is in the base's tokens.
 
 
-rule split:
+checkpoint split:
     input:
         spec="results/.work/specs/split/all.json",
         requested="results/.work/requests/split/all",
         above=pipeline.above("split", "all"),
         summaries=expand("results/ingest/{source}/summary.json", source=pipeline.sources),
     output:
+        made="results/.work/made/split/all",
         episodes="results/splits/episodes.parquet",
         rows="results/splits/rows.parquet",
         leaks="results/splits/leaks.json",
-        made="results/.work/made/split/all",
     log:
         "results/logs/split/all.log",
     conda:
@@ -22,13 +22,14 @@ rule split:
         data=pipeline.data_arguments(),
         # A failed job's outputs are deleted, and the leaks are what a person needs then.
         kept="results/logs/split/leaks.json",
+        digest=pipeline.digest("rows"),
     message:
         "Splitting the episodes and looking for leaks"
     shell:
         "made=$(sha256sum {input.spec} {input.above}); "
         'python "$SCRIPTS/split.py" --spec {input.spec} {params.data}'
         " --episodes {output.episodes} --rows {output.rows} --leaks {output.leaks}"
-        " --report-copy {params.kept} 2>&1 | tee {log}"
+        " --report-copy {params.kept} --digest {params.digest} 2>&1 | tee {log}"
         '; echo "$made" > {output.made}'
 
 
@@ -38,8 +39,8 @@ checkpoint base:
         requested="results/.work/requests/base/base",
         example=pipeline.example_base_folder(),
     output:
-        base="results/base/base.json",
         made="results/.work/made/base/base",
+        base="results/base/base.json",
     log:
         "results/logs/base/base.log",
     conda:
@@ -79,30 +80,32 @@ rule measure:
         " --base {input.base} --output {output.measures} 2>&1 | tee {log}"
 
 
-rule merge_measures:
+checkpoint merge_measures:
     input:
         spec="results/.work/specs/merge_measures/all.json",
         requested="results/.work/requests/merge_measures/all",
         above=pipeline.above("merge_measures", "all"),
         shards=lambda wildcards: pipeline.measures(),
     output:
+        made="results/.work/made/merge_measures/all",
         measures="results/base/measures.parquet",
         summary="results/base/measures.json",
         quarantine="results/base/measures_quarantine.parquet",
-        made="results/.work/made/merge_measures/all",
     log:
         "results/logs/merge_measures/all.log",
     conda:
         "../envs/data.yaml"
     resources:
         **pipeline.resources("merge_measures"),
+    params:
+        digest=pipeline.digest("measures"),
     message:
         "Adding up the measured rows"
     shell:
         "made=$(sha256sum {input.spec} {input.above}); "
         'python "$SCRIPTS/merge_measures.py" --spec {input.spec} --inputs {input.shards}'
         " --output {output.measures} --summary {output.summary}"
-        " --quarantine {output.quarantine} 2>&1 | tee {log}"
+        " --quarantine {output.quarantine} --digest {params.digest} 2>&1 | tee {log}"
         '; echo "$made" > {output.made}'
 
 
@@ -110,24 +113,25 @@ checkpoint heldout:
     input:
         spec="results/.work/specs/heldout/validation.json",
         requested="results/.work/requests/heldout/validation",
-        above=pipeline.above("heldout", "validation"),
-        rows="results/splits/rows.parquet",
-        measures="results/base/measures.parquet",
+        above=lambda wildcards: pipeline.digests(),
     output:
+        made="results/.work/made/heldout/validation",
         heldout="results/splits/heldout.parquet",
         summary="results/splits/heldout.json",
-        made="results/.work/made/heldout/validation",
     log:
         "results/logs/heldout/validation.log",
     conda:
         "../envs/data.yaml"
     resources:
         **pipeline.resources("heldout"),
+    params:
+        rows="results/splits/rows.parquet",
+        measures="results/base/measures.parquet",
     message:
         "Listing the held-out rows"
     shell:
         "made=$(sha256sum {input.spec} {input.above}); "
-        'python "$SCRIPTS/heldout.py" --spec {input.spec} --rows {input.rows}'
-        " --measures {input.measures} --output {output.heldout}"
+        'python "$SCRIPTS/heldout.py" --spec {input.spec} --rows {params.rows}'
+        " --measures {params.measures} --output {output.heldout}"
         " --summary {output.summary} 2>&1 | tee {log}"
         '; echo "$made" > {output.made}'

@@ -18,7 +18,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from adaptermill.atomic import replacing, write_json
+from adaptermill.atomic import replacing, write_if_changed, write_json
+from adaptermill.digests import table_hash
 from adaptermill.errors import run_command
 from adaptermill.measurements import common_prefix, prefix_of, refused
 
@@ -71,6 +72,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument(
         "--quarantine", type=Path, required=True, help="rows that cannot be trained on (Parquet)"
     )
+    parser.add_argument("--digest", type=Path, help="file that keeps the hash of the counts")
     arguments = parser.parse_args(argv)
     settings = json.loads(arguments.spec.read_text(encoding="utf-8"))["settings"]
     shards = [pq.read_table(path) for path in arguments.inputs]
@@ -82,6 +84,8 @@ def main(argv: list[str] | None = None) -> None:
             pq.write_table(table, temporary, compression="zstd")
     summary = summarize(shards, unfit["reason"].to_pylist())
     write_json(arguments.summary, summary)
+    if arguments.digest:
+        write_if_changed(arguments.digest, table_hash(merged) + "\n")
     for source, found in summary["prompt_tokens"].items():
         print(
             f"{source}: {found['rows']} prompts, median {found['median']} tokens, "

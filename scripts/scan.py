@@ -26,9 +26,10 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--cache", type=Path, required=True, help="known hashes of files")
     parser.add_argument("--output", type=Path, required=True, help="the manifest to write (JSON)")
     parser.add_argument("--units", type=Path, required=True, help="each shard's units (JSON lines)")
+    parser.add_argument("--threads", type=int, default=1, help="that hash files (default: 1)")
     arguments = parser.parse_args(argv)
     settings = json.loads(arguments.spec.read_text(encoding="utf-8"))["settings"]
-    cache = HashCache(arguments.cache)
+    cache = HashCache(arguments.cache, arguments.threads)
     try:
         manifest = scan(settings, cache)
     except BaseException:
@@ -40,7 +41,7 @@ def main(argv: list[str] | None = None) -> None:
     print(
         f"{manifest['source']}: {manifest['units']} {reader.unit}s, "
         f"{manifest['bytes'] / 1e6:.1f} MB in {len(manifest['shards'])} shards; "
-        f"{cache.hashed} of {len(cache.used)} files were read"
+        f"{cache.hashed} of {cache.asked} files were read"
     )
     if manifest["replaced"]:
         print(f"{manifest['replaced']} episodes were replaced by those of a later folder")

@@ -16,7 +16,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from adaptermill.atomic import replacing, write_json
+from adaptermill.atomic import replacing, write_if_changed, write_json
+from adaptermill.digests import table_hash
 from adaptermill.errors import UserError, run_command
 from adaptermill.leaks import FATAL, leak_report, readable
 from adaptermill.rows.dataset import shard_paths
@@ -78,6 +79,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--rows", type=Path, required=True, help="index of all rows (Parquet)")
     parser.add_argument("--leaks", type=Path, required=True, help="leak report (JSON)")
     parser.add_argument("--report-copy", type=Path, help="a copy of it that a failure leaves")
+    parser.add_argument("--digest", type=Path, help="file that keeps the hash of the row index")
     arguments = parser.parse_args(argv)
     settings = json.loads(arguments.spec.read_text(encoding="utf-8"))["settings"]
 
@@ -112,6 +114,8 @@ def main(argv: list[str] | None = None) -> None:
             temporary, index=False
         )
     write_json(arguments.leaks, report)
+    if arguments.digest:
+        write_if_changed(arguments.digest, table_hash(pq.read_table(arguments.rows)) + "\n")
 
 
 if __name__ == "__main__":

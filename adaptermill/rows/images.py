@@ -192,7 +192,9 @@ def _plain_png(data: bytes) -> ImageInfo | None:
         return None
     width, height = int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
     mode = _PLAIN_MODES.get(data[24:28])
-    if mode is None or data[28] > 1:
+    if mode is None or data[28] > 1 or 0 in (width, height):
+        return None
+    if zlib.crc32(data[12:29]) != int.from_bytes(data[29:33], "big"):
         return None
     kinds = [
         kind for kind, start, end in _png_chunks(data) if _PLAIN_CHUNKS.get(kind) != end - start

@@ -37,10 +37,10 @@ def stat_digest(paths: Sequence[str], format: str, cache: Path | None = None) ->
         return listed
     known = HashCache(cache)
     # Only images are known by their plain path.
-    images = {name: seen[:2] for name, seen in known.known.items() if name.startswith("/")}
-    changed = [[name, *_stat(name)] for name, seen in sorted(images.items()) if _stat(name) != seen]
+    images = {name: seen[:2] for name, seen in known.records() if name.startswith("/")}
+    changed = [[name, *_stat(name)] for name, seen in images.items() if _stat(name) != seen]
     if changed:
-        return key(listed=listed, changed=changed)
+        return key(listed=listed, changed=sorted(changed))
     seen, _, asked = known.state.partition(" ")
     return asked if asked and seen == listed else listed
 
@@ -65,10 +65,7 @@ def _stat(path: str) -> tuple[int, int]:
 
 
 def scan(settings: Mapping[str, Any], cache: HashCache) -> dict[str, Any]:
-    """The manifest of one source: its shards, each with its units.
-
-    A unit's `images` are its image files with their size, mtime in ns and SHA-256.
-    """
+    """The manifest of one source: its shards, each with the contents of its units."""
     paths, shard_bytes = settings["paths"], settings["shard_mb"] * 1e6
     state = f"{_listed(paths, settings['format'])} {settings.get('files', '')}"
     found = READERS[settings["format"]].find(paths, shard_bytes / RUNS_IN_A_SHARD, cache)
@@ -77,12 +74,12 @@ def scan(settings: Mapping[str, Any], cache: HashCache) -> dict[str, Any]:
     for bits, contents in _leaves(found.contents, shard_bytes):
         # Neighbours in a file follow each other.
         contents = sorted(contents, key=lambda c: (c.unit.file, c.unit.start, c.unit.name))
-        listed = [[content.unit.name, key(files=content.hashes)] for content in contents]
+        listed = [[content.unit.name, content.digest] for content in contents]
         shards.append(
             {
                 "name": f"s{bits}-{key(episodes=listed, **made)[:SHARD_KEY_LENGTH]}",
                 "bytes": sum(content.size for content in contents),
-                "units": [{**c.unit.as_json(), "images": c.images} for c in contents],
+                "contents": contents,
             }
         )
     cache.state = state

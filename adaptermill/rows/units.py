@@ -16,12 +16,22 @@ from adaptermill.rows.schema import dump
 
 
 def write_units(manifest: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """Writes the units of a manifest's shards; returns the manifest without them."""
+    """Writes the units of a manifest's shards; returns the manifest with their number instead.
+
+    Beside each unit stand its `images`: size, mtime in ns and SHA-256 by name.
+    """
     shards = []
     with replacing(path) as temporary, open(temporary, "wb") as file:
         for shard in manifest["shards"]:
-            file.write(dump({"name": shard["name"], "units": shard["units"]}).encode() + b"\n")
-            shards.append({**shard, "units": len(shard["units"])})
+            units = ",".join(content.as_json() for content in shard["contents"])
+            file.write(f'{dump({"name": shard["name"]})[:-1]},"units":[{units}]}}\n'.encode())
+            shards.append(
+                {
+                    "name": shard["name"],
+                    "bytes": shard["bytes"],
+                    "units": len(shard["contents"]),
+                }
+            )
     return {**manifest, "shards": shards}
 
 

@@ -32,7 +32,10 @@ def model_card(record: dict[str, Any]) -> str:
             "be left out when it is served."
         )
     if record["code_trusted"]:
-        notes.append("Built with `trust_code: true`: its key does not cover the training code.")
+        notes.append(
+            "Built with `trust_code: true`: its key names the training code that was trusted, "
+            "which need not be the code that ran."
+        )
     notes.append(
         "Text in a prompt that looks like a control token of the base (for instance "
         f"`{record['end_of_turn']}`) was cut in two before it was tokenised, so that it stays "

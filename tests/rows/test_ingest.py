@@ -2,8 +2,10 @@
 
 import base64
 import gzip
+import hashlib
 import io
 import json
+import os
 import shutil
 from collections import Counter
 
@@ -213,6 +215,29 @@ def test_each_picture_is_stored_once_as_it_came(tmp_path):
     same = [row["content_hash"] for row in (rows[2], rows[3])]
     assert same[0] == same[1] != rows[4]["content_hash"]
     assert rows[2]["text_hash"] == rows[4]["text_hash"]
+
+
+def test_an_image_that_changed_since_the_scan_gets_its_own_hash(tmp_path):
+    folder = write_episode(tmp_path / "root", "a")
+    unit = Unit("a", folder.parent)
+    path = folder / "step_000.png"
+    status = path.stat()
+    said = "0" * 64
+    known = {"step_000.png": (status.st_size, status.st_mtime_ns, said)}
+    outputs = [tmp_path / name for name in ("rows", "images", "quarantine")]
+    configured = {"source": "main", "format": "replay", "family": None, "image": IMAGE_LIMITS}
+
+    def stored():
+        with ingest.ShardWriter(configured, *outputs) as writer:
+            writer.add_unit(unit, known)
+        return pq.read_table(outputs[1])["sha256"].to_pylist()
+
+    assert stored() == [said]  # as it was: not hashed again
+    os.utime(path, ns=(5, 5))
+    assert stored() == [hashlib.sha256(GOOD).hexdigest()]
+    red = picture("red")
+    path.write_bytes(red)
+    assert stored() == [hashlib.sha256(red).hexdigest()]
 
 
 def test_row_groups_are_small_and_images_of_refused_rows_stay_out(tmp_path, monkeypatch):

@@ -20,7 +20,7 @@ def look(root, cache=None, shard_mb=256.0, code="code", family=None):
         "ingest_code": code,
         "ingest": ingest,
     }
-    return scan(settings, cache or HashCache(root / "no-cache"))
+    return scan(settings, HashCache(root / "no-cache") if cache is None else cache)
 
 
 def names(manifest):
@@ -28,7 +28,7 @@ def names(manifest):
 
 
 def episodes(manifest):
-    return [[unit["name"] for unit in shard["units"]] for shard in manifest["shards"]]
+    return [[content.unit.name for content in shard["contents"]] for shard in manifest["shards"]]
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_shards_hold_every_episode_once_within_the_limit(root):
     flat = sorted(name for shard in episodes(many) for name in shard)
     assert flat == [f"task-{number:02d}" for number in range(30)]
     for shard in many["shards"]:
-        assert shard["bytes"] <= limit or len(shard["units"]) == 1
+        assert shard["bytes"] <= limit or len(shard["contents"]) == 1
     assert sum(shard["bytes"] for shard in many["shards"]) == many["bytes"] == one["bytes"]
 
 
@@ -66,7 +66,7 @@ def test_new_episodes_leave_other_shards_alone(root):
     gone = set(names(before)) - set(names(after))
     assert len(gone) == 1
     new = [shard for shard in after["shards"] if shard["name"] not in names(before)]
-    assert "newcomer" in [unit["name"] for shard in new for unit in shard["units"]]
+    assert "newcomer" in [content.unit.name for shard in new for content in shard["contents"]]
     assert len(new) <= 2
 
 
@@ -132,9 +132,9 @@ def test_work_cut_short_keeps_all_hashes(root, tmp_path):
     cache.save()
     cut = HashCache(tmp_path / "hashes")
     cut.save(forget=False)
-    assert len(HashCache(tmp_path / "hashes").known) == 90
+    assert len(HashCache(tmp_path / "hashes")) == 90
     cut.save()
-    assert not HashCache(tmp_path / "hashes").known
+    assert len(HashCache(tmp_path / "hashes")) == 0
 
 
 def test_the_digest_follows_size_time_and_names(root):

@@ -1,11 +1,11 @@
-"""One built mill per module: every test leaves it fresh, or hands on what the next one needs."""
+"""One built mill for all tests: each leaves it fresh, or hands on what the next one needs."""
 
 import pytest
 
 from tests.staleness.mill import Mill
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def mill(tmp_path_factory) -> Mill:
     """Six adapters and their evaluations, built."""
     made = Mill.make(tmp_path_factory.mktemp("mill"))

@@ -19,11 +19,10 @@ from adaptermill.example.episodes import draw_episode
 from adaptermill.example.write import write_episodes
 from adaptermill.splits import fraction_key, side_of_episode
 from tests.tiny_base import make_tiny_base
-from tests.workflow.running import REPOSITORY, Run, Workspace
+from tests.workflow.running import Run, Workspace, copy_checkout
 
 EPISODES = 48
 SEED = 0
-CHECKOUT = ("Snakefile", "rules", "scripts", "adaptermill", "envs", "profiles")
 VALIDATION = 0.2
 SIX = {
     "pooled": {"beta": 0},
@@ -56,14 +55,7 @@ class Mill(Workspace):
     def make(cls, folder: Path, **settings: Any) -> Mill:
         """Copies the checkout, draws the data and makes the base, all below `folder`."""
         checkout = folder / "checkout"
-        skip = shutil.ignore_patterns("__pycache__")
-        for name in CHECKOUT:
-            place = REPOSITORY / name
-            if place.is_dir():
-                shutil.copytree(place, checkout / name, ignore=skip)
-            else:
-                checkout.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(place, checkout / name)
+        copy_checkout(checkout)
         write_episodes(folder / "data", EPISODES, SEED)
         make_tiny_base(folder / "base")
         return cls.beside(folder, folder / "work", checkout, **settings)

@@ -122,6 +122,19 @@ def test_a_dry_run_beside_a_build_leaves_its_settings_alone(mill: Mill):
     assert counts(mill.build()) == (0, 0)
 
 
+def test_results_copied_to_another_folder(mill: Mill, tmp_path):
+    """With new file times in any order, and without what Snakemake remembers."""
+    copy = Mill.beside(mill.data.parent, tmp_path / "copy", mill.repository)
+    copy.settings = mill.settings
+    copy.configure({})
+    shutil.copytree(mill.path("results"), tmp_path / "copy/results", copy_function=shutil.copyfile)
+    assert {state["state"] for state in copy.status().values()} == {"fresh"}
+    run = copy.build()
+    assert counts(run) == (0, 0), run
+    copy.configure({"adapters": {"form": {"dropout": 0.1}}})
+    assert copy.trained(copy.build("results/adapters/form")) == ["form"]
+
+
 def test_two_data_sets_from_one_checkout(mill: Mill, tmp_path):
     other = Mill.beside(mill.data.parent, tmp_path / "other", mill.repository)
     other.settings["sources"] = [{"name": "example", "format": "example", "episodes": 30}]

@@ -20,6 +20,14 @@ def small(tmp_path_factory) -> Mill:
     return made
 
 
+def test_forced_training_really_trains(small: Mill):
+    run = small.build(FORM, "--forcerun", "train")
+    assert small.trained(run) == ["form"] and run.jobs["publish_adapter"] == 1, run
+    run = small.build("-R", "train")
+    assert small.trained(run) == ["form", "text"], run
+    assert sum(small.build().jobs.values()) == 0
+
+
 def test_a_forced_stage_with_the_same_outcome_trains_nothing(small: Mill):
     run = small.build("-R", "split")
     assert run.jobs["split"] == 1 and run.jobs["train"] == run.jobs["evaluate"] == 0, run
@@ -31,6 +39,21 @@ def test_other_triggers_find_nothing_to_do(small: Mill, triggers):
     assert run.jobs["train"] == run.jobs["evaluate"] == 0, run
 
 
+def test_touched_outputs_do_not_hide_a_change(small: Mill):
+    """`--touch` says that all is up to date; a setting of selection and one of training are not."""
+    small.configure({"adapters": {"form": {"limit": 6}, "text": {"learning_rate": 5e-4}}})
+    small.build("--touch")
+    known = small.status()
+    assert known["form"]["state"] == "undecided"
+    assert "limit 8 -> 6" in known["form"]["causes"]
+    run = small.build("--rerun-triggers", "mtime")
+    assert small.trained(run) == ["form", "text"], run
+    assert small.published("form")["rows"]["ce"] == 6
+    small.configure({"adapters": {"form": {"limit": 8}, "text": {"learning_rate": 1e-3}}})
+    run = small.build()
+    assert run.jobs["train"] == run.jobs["evaluate"] == 0, run
+
+
 def test_until_stops_before_training(small: Mill):
     small.configure({"adapters": {"form": {"limit": 5}}})
     run = small.build("--until", "fitset")
@@ -39,6 +62,14 @@ def test_until_stops_before_training(small: Mill):
     assert known["form"]["state"] == "stale" and "limit 8 -> 5" in known["form"]["causes"]
     assert any("removed in Form transaction" in cause for cause in known["form"]["causes"])
     assert small.trained(small.build()) == ["form", "text"]
+
+
+def test_a_dry_run_changes_nothing_that_is_finished(small: Mill):
+    small.configure({"adapters": {"form": {"limit": 8}}})
+    run = small.build("-n")
+    assert sum(run.jobs.values()) == 0, run
+    run = small.build()
+    assert run.jobs["train"] == run.jobs["evaluate"] == 0, run
 
 
 def test_prune_removes_what_nothing_needs_and_nothing_else(small: Mill):
@@ -67,7 +98,7 @@ def test_prune_keeps_the_store_while_keys_are_not_known(small: Mill):
     pruned = small.command("prune", "--yes")
     assert "undecided: form, text" in pruned.stdout
     assert sorted(path.name for path in small.path("results/.store/adapters").iterdir()) == before
-    small.configure({"adapters": {"form": {"limit": 5}}})
+    small.configure({"adapters": {"form": {"limit": 8}}})
     run = small.build()
     assert run.jobs["train"] == run.jobs["evaluate"] == 0, run
 

@@ -45,6 +45,7 @@ def test_what_changes_no_meaning_trains_and_evaluates_nothing(mill: Mill):
     )
     run = mill.build()
     assert counts(run) == (0, 0), run
+    mill.configure({"training": {"processes": 1}})
 
 
 def test_rows_that_no_adapter_takes_train_and_evaluate_nothing(mill: Mill):
@@ -140,4 +141,44 @@ def test_logic_of_evaluation_evaluates_all_and_trains_none(mill: Mill):
     run = mill.build()
     assert counts(run) == (0, 7), run
     path.write_text(before, encoding="utf-8")
+    assert counts(mill.build()) == (0, 0)
+
+
+def test_logic_of_training_trains_all(mill: Mill):
+    path = mill.repository / "adaptermill/training/objectives.py"
+    before = path.read_text(encoding="utf-8")
+    path.write_text(before + "\n\nEDITED = 1\n", encoding="utf-8")
+    known = mill.status()
+    assert all(state["state"] == "stale" for state in known.values())
+    assert "training code changed: training/objectives.py" in known["form"]["causes"]
+    run = mill.build(*mill.adapters)
+    assert counts(run) == (6, 0), run
+    path.write_text(before, encoding="utf-8")
+    assert counts(mill.build()) == (0, 0)
+
+
+def test_trusted_code_trains_nothing_and_is_said(mill: Mill):
+    """A patched log line, say; what is trained meanwhile goes by the fingerprint there was."""
+    path = mill.repository / "adaptermill/training/objectives.py"
+    before = path.read_text(encoding="utf-8")
+    path.write_text(before + "\n\nEDITED = 2\n", encoding="utf-8")
+    trusting = {"training": {"trust_code": True}, "adapters": {"form": {"dropout": 0.1}}}
+    mill.configure(trusting)
+    run = mill.build()
+    assert mill.trained(run) == mill.evaluated(run) == ["form"], run
+    assert mill.published("form")["code_trusted"] and not mill.published("half")["code_trusted"]
+    card = mill.path("results/adapters/form/README.md").read_text(encoding="utf-8")
+    assert "trust_code: true" in card
+    path.write_text(before, encoding="utf-8")
+    mill.configure({"training": {"trust_code": False}, "adapters": {"form": {"dropout": 0.05}}})
+    assert counts(mill.build()) == (0, 0)
+
+
+def test_versions_enter_keys_where_they_are_asked_for(mill: Mill):
+    mill.configure({"provenance": {"include_versions": ["torch"]}})
+    known = mill.status()
+    assert all(state["state"] == "stale" for state in known.values())
+    assert known["form"]["causes"][0].startswith("torch null -> 2")
+    assert mill.trained(mill.build("results/adapters/form")) == ["form"]
+    mill.configure({"provenance": {"include_versions": []}})
     assert counts(mill.build()) == (0, 0)

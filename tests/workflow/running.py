@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -15,6 +16,8 @@ import yaml
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SHARED = REPOSITORY.parent / "shared"
+# What of the checkout runs when it is used.
+CHECKOUT = ("Snakefile", "rules", "scripts", "adaptermill", "envs", "profiles")
 
 # Small enough for minutes, with every stage in it: a base of few steps and adapters of few rows.
 SMALL: dict[str, Any] = {
@@ -35,6 +38,18 @@ def overlay(below: Any, above: Any) -> Any:
             **{name: overlay(below.get(name), value) for name, value in above.items()},
         }
     return copy.deepcopy(above)
+
+
+def copy_checkout(folder: Path, *more: str) -> None:
+    """Copies what runs (and the files named beside it) to `folder`."""
+    skip = shutil.ignore_patterns("__pycache__")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (*CHECKOUT, *more):
+        place = REPOSITORY / name
+        if place.is_dir():
+            shutil.copytree(place, folder / name, ignore=skip)
+        else:
+            shutil.copyfile(place, folder / name)
 
 
 class Run:

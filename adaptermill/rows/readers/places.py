@@ -76,4 +76,4 @@ def with_images(
         sha256 = content(file, cache) if os.path.isfile(path) else "no file"
         images[name] = (file.size, file.mtime_ns, sha256)
     hashes = [own, *([name, sha256] for name, (_, _, sha256) in images.items())]
-    return Content(unit, hashes, size + sum(known[0] for known in images.values()), images)
+    return Content.of(unit, hashes, size + sum(known[0] for known in images.values()), images)

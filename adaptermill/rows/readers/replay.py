@@ -22,6 +22,7 @@ from adaptermill.rows.readers.reader import Content, Draft, Found, Line, Unit
 from adaptermill.rows.records import Problem
 
 ROWS_NAMES = ("rows.jsonl", "rows.jsonl.gz", "rows.jsonl.zst")
+_HASHED_TOGETHER = 100
 NOT_IMAGES = frozenset(["episode.json", *ROWS_NAMES])
 _LAYOUT = "a replay source's path is a folder with one folder per episode, each with a rows.jsonl"
 
@@ -67,15 +68,15 @@ class ReplayReader:
         """All episodes under `paths`, with the hash of every file in their folders."""
         units, replaced, without_rows = cls.episodes(paths)
         contents = []
-        for unit in units:
-            files = list(walk(str(unit.path)))
+        for unit, files in _with_files(units, cache):
             hashes = [[file.name, content(file, cache)] for file in files]
             images = {
                 file.name: (file.size, file.mtime_ns, sha256)
                 for file, (_, sha256) in zip(files, hashes, strict=True)
                 if file.name not in NOT_IMAGES
             }
-            contents.append(Content(unit, hashes, sum(file.size for file in files), images))
+            size = sum(file.size for file in files)
+            contents.append(Content.of(unit, hashes, size, images))
         return Found(contents, replaced, without_rows)
 
     @classmethod
@@ -136,6 +137,16 @@ class ReplayReader:
         if self.family is not None and record.get("family") is None:
             return Draft({**record, "family": self.family}, record)
         return Draft(record, record)
+
+
+def _with_files(units: Sequence[Unit], cache: HashCache) -> Iterator[tuple[Unit, list[FileStat]]]:
+    """Each unit with its files, some units at a time, so that files can be hashed side by side."""
+    for start in range(0, len(units), _HASHED_TOGETHER):
+        together = [
+            (unit, list(walk(str(unit.path)))) for unit in units[start : start + _HASHED_TOGETHER]
+        ]
+        cache.read_ahead([file for _, files in together for file in files])
+        yield from together
 
 
 def _is_utf8(name: str) -> bool:
