@@ -37,6 +37,7 @@ from adaptermill.training.examples import Examples
 from adaptermill.training.loop import Saving, Trainer
 from adaptermill.training.processes import Interrupted, Processes, Signals
 from adaptermill.training.recipe import Recipe
+from adaptermill.training.recomputation import recompute_layers
 
 EXIT_INTERRUPTED = 75  # EX_TEMPFAIL: try again
 RECORDED_PACKAGES = ("torch", "transformers", "peft", "pyarrow", "pillow", "tokenizers")
@@ -58,6 +59,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--save-every", type=int, default=5000, help="rows between checkpoints")
     parser.add_argument("--save-minutes", type=float, default=10.0, help="minutes between them")
     parser.add_argument("--keep-curve", action="store_true", help="keep the adapter of each")
+    parser.add_argument(
+        "--recompute", action="store_true", help="less memory, more time; changes no result"
+    )
     parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"])
     parser.add_argument("--dtype", default="auto", choices=["auto", "float32", "bfloat16"])
     return parser.parse_args(argv)
@@ -65,6 +69,11 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 def train(arguments: argparse.Namespace, processes: Processes, state: StateFolder) -> None:
     signals = Signals(processes.count)
+    if processes.agree(is_finished(arguments.output, arguments.key)):
+        if processes.is_first:
+            print(f"{arguments.output} holds this adapter already", flush=True)
+            state.remove()
+        return
     state.check_not_refused()
     started = time.monotonic()
     spec = json.loads(arguments.spec.read_text(encoding="utf-8"))
@@ -84,6 +93,8 @@ def train(arguments: argparse.Namespace, processes: Processes, state: StateFolde
         if encoder.drops_images:
             print("the base is text only: screenshots are left out of the prompts", flush=True)
     base = load_model(ref, processes.device, getattr(torch, dtype))
+    if arguments.recompute:
+        recompute_layers(base)
     keys = DropoutKeys()
     model = lora.attach(base, recipe, ref, keys)
     if arguments.parent is not None:
@@ -119,6 +130,15 @@ def train(arguments: argparse.Namespace, processes: Processes, state: StateFolde
     publish(arguments.output, trainer, arguments.fitset, record)
     state.remove()
     print(f"{spec['name']}: trained in {telemetry['minutes']:.1f} minutes", flush=True)
+
+
+def is_finished(output: Path, key: str) -> bool:
+    """Whether the adapter was written while this process waited for the lock.
+
+    So it is where a trainer outlived its caller; Snakemake deletes outputs before it starts a job.
+    """
+    record = output / "training.json"
+    return record.is_file() and json.loads(record.read_text(encoding="utf-8"))["key"] == key
 
 
 def describe(

@@ -78,5 +78,6 @@ class KeyedDropout(nn.Module):
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         if self.keys.positions is None:
             return inputs
-        kept = self.mask(self.keys.positions, inputs.shape[-1])
-        return inputs * (kept.to(inputs.dtype) / (1.0 - self.p))
+        dropped = ~self.mask(self.keys.positions, inputs.shape[-1])
+        # In this form the backward pass keeps a byte per feature, not a float.
+        return inputs.masked_fill(dropped, 0.0) * (1.0 / (1.0 - self.p))

@@ -137,12 +137,20 @@ def load_start(model: PeftModel, folder: Path, recipe: Recipe) -> None:
         raise UserError(f"init_from: {folder} is no saved adapter ({CONFIG} and {WEIGHTS})")
     saved = json.loads(config_path.read_text(encoding="utf-8"))
     own = model.peft_config["default"]
+    targets = saved["target_modules"]  # adapters made elsewhere may hold a pattern instead of names
     differs = [
         f"{setting} is {theirs} there and {ours} here"
         for setting, theirs, ours in (
             ("rank", saved["r"], own.r),
             ("alpha", saved["lora_alpha"], own.lora_alpha),
-            ("targets", sorted(saved["target_modules"]), sorted(own.target_modules)),
+            (
+                "targets",
+                targets if isinstance(targets, str) else sorted(targets),
+                sorted(own.target_modules),
+            ),
+            # What else decides the scale of B A.
+            ("alpha_pattern", saved.get("alpha_pattern") or {}, own.alpha_pattern),
+            ("use_rslora", saved.get("use_rslora") or False, own.use_rslora),
         )
         if theirs != ours
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from types import FrameType
 
 import torch
 import torch.distributed as dist
+
+PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 
 class Interrupted(Exception):
@@ -30,6 +33,15 @@ class Processes:
         self.device = torch.device(device)
         if self.count > 1:
             dist.init_process_group("nccl" if self.device.type == "cuda" else "gloo")
+        if "TORCHELASTIC_RUN_ID" in os.environ:
+            self._end_with_launcher()
+
+    @staticmethod
+    def _end_with_launcher() -> None:
+        """Asks Linux for a SIGTERM should torchrun be killed, lest a trainer outlive it unseen."""
+        prctl = getattr(ctypes.CDLL(None), "prctl", None)
+        if prctl is not None:
+            prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
     @property
     def is_first(self) -> bool:

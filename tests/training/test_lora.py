@@ -290,6 +290,9 @@ def copied(parent: Path, folder: Path, **changes: object) -> Path:
         ({"lora_alpha": 16}, "alpha is 16 there and 8 here"),
         ({"target_modules": ["v_proj", "q_proj"]}, r"targets is \['q_proj', 'v_proj'\] there"),
         ({"r": 8, "lora_alpha": 16}, "rank is 8 there and 4 here; alpha is 16"),
+        ({"target_modules": ".*_proj"}, r"targets is \.\*_proj there"),
+        ({"alpha_pattern": {"q_proj": 2}}, "alpha_pattern is {'q_proj': 2} there and {} here"),
+        ({"use_rslora": True}, "use_rslora is True there and False here"),
     ],
 )
 def test_a_parent_of_another_shape_is_refused_by_name(world, tmp_path, parent, changes, said):

@@ -45,6 +45,15 @@ def test_the_folder_holds_the_adapter_and_what_belongs_to_it(finished: Job):
     assert not finished.state.exists()
 
 
+def test_a_finished_adapter_is_not_trained_again(finished: Job, capsys):
+    """A trainer may outlive its caller and finish while the next one waits for the lock."""
+    before = (finished.output / "training.json").stat().st_mtime_ns
+    assert finished.run() == 0
+    assert "holds this adapter already" in capsys.readouterr().out
+    assert (finished.output / "training.json").stat().st_mtime_ns == before
+    assert not finished.state.exists()
+
+
 def test_training_json_says_what_the_adapter_is_made_of(finished: Job, world: World):
     record = finished.record
     assert record["adapter"] == "drag"
