@@ -154,8 +154,16 @@ class Training(Section):
     save_every: Count = Field(5000, description="rows between checkpoints")
     save_minutes: Annotated[Float, Field(gt=0)] = 10
     keep_curve: bool = Field(False, description="keep an adapter at every save_every rows")
-    tracking: Annotated[list[str], Field(max_length=0)] = []
-    token_budget: None = None
+    tracking: list[Literal["tensorboard", "wandb", "trackio"]] = Field(
+        [], description="experiment trackers; each must be installed"
+    )
+    token_budget: Count | None = Field(
+        None, description="rows of more tokens are run in less memory and more time"
+    )
+    share_prefix: bool = Field(True, description="run what a batch's rows open with once")
+    keep_references: bool = Field(
+        True, description="keep the reference's log-probabilities for all epochs and adapters"
+    )
     trust_code: bool = Field(
         False, description="leave code out of the keys; every product made so says it"
     )
@@ -376,8 +384,6 @@ _NOT_YET = {
     "judges": "judges are not in this version; leave it empty",
     "filters": "filters are not in this version; leave it empty",
     "near": "near-duplicate removal is not in this version; leave it null",
-    "tracking": "trackers are not in this version; leave it empty",
-    "token_budget": "not in this version; leave it null",
 }
 
 

@@ -389,10 +389,20 @@ class Pipeline:
         each = max(1, threads // processes)
         return f"OMP_NUM_THREADS={each} torchrun --standalone --nproc-per-node {processes}"
 
-    def saving_arguments(self) -> str:
+    def running_arguments(self) -> str:
+        """How training is carried out: what changes no result."""
         training = self.config.training
-        keep = " --keep-curve" if training.keep_curve else ""
-        return f"--save-every {training.save_every} --save-minutes {training.save_minutes}{keep}"
+        arguments = [f"--save-every {training.save_every} --save-minutes {training.save_minutes}"]
+        if training.keep_curve:
+            arguments.append("--keep-curve")
+        if training.token_budget is not None:
+            arguments.append(f"--token-budget {training.token_budget}")
+        if not training.share_prefix:
+            arguments.append("--whole-rows")
+        if training.keep_references:
+            arguments.append(f"--references {STORE / 'references'}")
+        arguments += [f"--tracking {name}" for name in training.tracking]
+        return " ".join([*arguments, f"--tracks {RESULTS / 'tracking'}"])
 
     def parent_folder(self, name: str) -> str | None:
         """The finished adapter that training starts from: stored, or a folder outside."""

@@ -22,14 +22,14 @@ rule train:
         start=lambda wildcards, resources: pipeline.start_argument(wildcards.key),
         launch=lambda wildcards, threads, resources: pipeline.launch(threads),
         data=lambda wildcards, resources: pipeline.data_arguments(),
-        saving=lambda wildcards, resources: pipeline.saving_arguments(),
+        running=lambda wildcards, resources: pipeline.running_arguments(),
         state="results/.work/training/{key}",
     message:
         "Training adapter {params.adapter}"
     shell:
         '{params.launch} "$SCRIPTS/train.py" --spec {params.spec} --key {wildcards.key}'
         " --base {input.base} --fitset {input.fitset} --plan {input.plan} {params.data}"
-        " {params.start} {params.saving} --state {params.state} --output {output.folder}"
+        " {params.start} {params.running} --state {params.state} --output {output.folder}"
         " 2>&1 | tee {log}"
 
 

@@ -34,10 +34,12 @@ from adaptermill.training.card import model_card
 from adaptermill.training.checkpoint import Refusal, StateFolder
 from adaptermill.training.dropout import DropoutKeys
 from adaptermill.training.examples import Examples
-from adaptermill.training.loop import Saving, Trainer
+from adaptermill.training.loop import Saving, Shortcuts, Trainer
 from adaptermill.training.processes import Interrupted, Processes, Signals
 from adaptermill.training.recipe import Recipe
-from adaptermill.training.recomputation import recompute_layers
+from adaptermill.training.references import References
+from adaptermill.training.states import why_unknown
+from adaptermill.training.tracking import KINDS, Trackers
 
 EXIT_INTERRUPTED = 75  # EX_TEMPFAIL: try again
 RECORDED_PACKAGES = ("torch", "transformers", "peft", "pyarrow", "pillow", "tokenizers")
@@ -59,9 +61,15 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--save-every", type=int, default=5000, help="rows between checkpoints")
     parser.add_argument("--save-minutes", type=float, default=10.0, help="minutes between them")
     parser.add_argument("--keep-curve", action="store_true", help="keep the adapter of each")
+    parser.add_argument("--whole-rows", action="store_true", help="do not share a batch's prefix")
+    parser.add_argument("--references", type=Path, help="where reference values are kept")
     parser.add_argument(
-        "--recompute", action="store_true", help="less memory, more time; changes no result"
+        "--token-budget", type=int, help="rows longer than so many tokens are run in less memory"
     )
+    parser.add_argument(
+        "--tracking", action="append", default=[], choices=list(KINDS), help="experiment tracker"
+    )
+    parser.add_argument("--tracks", type=Path, help="folder of the trackers' files")
     parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"])
     parser.add_argument("--dtype", default="auto", choices=["auto", "float32", "bfloat16"])
     return parser.parse_args(argv)
@@ -93,14 +101,26 @@ def train(arguments: argparse.Namespace, processes: Processes, state: StateFolde
         if encoder.drops_images:
             print("the base is text only: screenshots are left out of the prompts", flush=True)
     base = load_model(ref, processes.device, getattr(torch, dtype))
-    if arguments.recompute:
-        recompute_layers(base)
+    unknown = None if arguments.whole_rows else why_unknown(base.config)
+    if unknown is not None and processes.is_first:
+        print(f"every row is run whole, its prefix too: {unknown}", flush=True)
     keys = DropoutKeys()
     model = lora.attach(base, recipe, ref, keys)
     if arguments.parent is not None:
         lora.load_start(model, arguments.parent, recipe)
     model.train(False)  # dropout is ours; nothing else may behave differently in training
     saving = Saving(arguments.save_every, arguments.save_minutes, arguments.keep_curve)
+    references = None
+    if arguments.references is not None:
+        identity = reference_identity(arguments.parent, spec, ref, dtype, processes.device)
+        references = References(arguments.references, identity)
+    trackers = Trackers(
+        arguments.tracking if processes.is_first else [],
+        spec["name"],
+        arguments.key,
+        recipe.as_dict(),
+        arguments.tracks or arguments.state,
+    )
     trainer = Trainer(
         model=model,
         examples=Examples(arguments.data, encoder),
@@ -111,8 +131,13 @@ def train(arguments: argparse.Namespace, processes: Processes, state: StateFolde
         processes=processes,
         keys=keys,
         saving=saving,
+        shortcuts=Shortcuts(not arguments.whole_rows, arguments.token_budget, references),
+        trackers=trackers,
     )
-    trainer.run(signals)
+    try:
+        trainer.run(signals)
+    finally:
+        trackers.close()
     signals.ignore()
     if not processes.is_first:
         return
@@ -130,6 +155,23 @@ def train(arguments: argparse.Namespace, processes: Processes, state: StateFolde
     publish(arguments.output, trainer, arguments.fitset, record)
     state.remove()
     print(f"{spec['name']}: trained in {telemetry['minutes']:.1f} minutes", flush=True)
+
+
+def reference_identity(
+    parent: Path | None, spec: dict[str, Any], ref: BaseRef, dtype: str, device: torch.device
+) -> dict[str, Any]:
+    """All that a row's reference log-probabilities depend on beside the row."""
+    on_gpu = device.type == "cuda"
+    return {
+        "base": ref.identity,
+        "start": None if parent is None else lora.content(parent),
+        "dtype": dtype,
+        # Sums are taken in another order on another GPU, or with another number of threads.
+        "device": torch.cuda.get_device_name(device) if on_gpu else "cpu",
+        "threads": None if on_gpu else torch.get_num_threads(),
+        "code": spec["code"],
+        "versions": spec["settings"].get("versions", {}),
+    }
 
 
 def is_finished(output: Path, key: str) -> bool:

@@ -50,7 +50,7 @@ class Encoded:
     has_action_key: bool
     image_tokens: int
     first_image: int | None
-    model_inputs: dict[str, torch.Tensor] = field(default_factory=dict)
+    model_inputs: dict[str, Any] = field(default_factory=dict)
 
     @property
     def targets(self) -> torch.Tensor:

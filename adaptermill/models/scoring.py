@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from adaptermill.models.encode import Encoded
 
 
-def forward_inputs(encoded: Encoded, device: torch.device | str) -> dict[str, torch.Tensor]:
+def forward_inputs(encoded: Encoded, device: torch.device | str) -> dict[str, Any]:
     """What the model's forward takes for one row, on the device."""
-    inputs = {name: value.to(device) for name, value in encoded.model_inputs.items()}
+    inputs = {
+        # What a vision tower has made of pixels already lies on the device.
+        name: value.to(device) if isinstance(value, torch.Tensor) else value
+        for name, value in encoded.model_inputs.items()
+    }
     return {"input_ids": encoded.input_ids[None].to(device), **inputs}
 
 

@@ -53,6 +53,42 @@ def common_prefix(rows: Sequence[Encoded]) -> int:
     return limit
 
 
+@dataclass(frozen=True)
+class Shares:
+    """How a batch is run: which of its rows each process takes, and what they share.
+
+    `prefix`: how many first tokens are common to all rows of the batch. `lengths`: tokens of each
+    row. `places`: positions in the batch, per process. `shared`: whether a process with several
+    rows runs the prefix once for all of them.
+    """
+
+    prefix: int
+    lengths: list[int]
+    places: list[list[int]]
+    shared: bool
+
+    @property
+    def tokens(self) -> int:
+        return sum(self.lengths)
+
+    @property
+    def saved(self) -> int:
+        """Tokens that need not be run, since another row of the same process has run them."""
+        return sum(self.prefix * max(0, len(own) - 1) for own in self.places) * self.shared
+
+    def shares_prefix(self, process: int) -> bool:
+        return self.shared and self.prefix > 0 and len(self.places[process]) > 1
+
+
+def plan_shares(rows: Sequence[Encoded], processes: int, *, share_prefix: bool) -> Shares:
+    """The shares of a batch; the same on every process."""
+    prefix = common_prefix(rows)
+    lengths = [len(row.input_ids) for row in rows]
+    # A process pays for the prefix once, however many rows it takes.
+    weights = [length - prefix for length in lengths] if share_prefix else lengths
+    return Shares(prefix, lengths, share_out(weights, processes), share_prefix)
+
+
 def share_out(lengths: Sequence[int], processes: int) -> list[list[int]]:
     """Positions of a batch per process, with nearly equal token counts; some may get none.
 

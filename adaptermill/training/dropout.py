@@ -9,6 +9,8 @@ common prefix the key holds no row: all rows of a batch share one mask there.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import nn
@@ -56,6 +58,22 @@ class DropoutKeys:
     def set(self, positions: torch.Tensor | None) -> None:
         """Keys int32 [L] for the next forward; None turns dropout off."""
         self.positions = positions
+
+    @contextmanager
+    def part(self, place: slice) -> Iterator[None]:
+        """Inside, the model is run on a part of the row only."""
+        whole = self.positions
+        with self.being(None if whole is None else whole[place]):
+            yield
+
+    @contextmanager
+    def being(self, positions: torch.Tensor | None) -> Iterator[None]:
+        """Inside, the keys are these; after it, what they were."""
+        before, self.positions = self.positions, positions
+        try:
+            yield
+        finally:
+            self.positions = before
 
 
 class KeyedDropout(nn.Module):

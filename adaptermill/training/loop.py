@@ -2,8 +2,9 @@
 
 A row is either a cross-entropy row (the adapter's own families) or an anchor row (the others), held
 near the reference: the base without the adapter, or a frozen copy of the adapter it started from.
-Rows are run one at a time; each process takes a part of every global batch, and the gradients are
-summed in one all-reduce per optimizer step.
+Each process takes a part of every global batch and runs its rows one at a time, behind their common
+prefix where that is known to be exact; the gradients are summed in one all-reduce per optimizer
+step.
 """
 
 from __future__ import annotations
@@ -20,15 +21,21 @@ from peft import PeftModel
 from adaptermill.models.encode import Encoded
 from adaptermill.models.scoring import target_logits, token_logps
 from adaptermill.training import lora
-from adaptermill.training.batches import PlanLine, common_prefix, cut, share_out
+from adaptermill.training.batches import PlanLine, Shares, cut, plan_shares
 from adaptermill.training.checkpoint import Refusal, StateFolder
 from adaptermill.training.dropout import DropoutKeys, position_keys
 from adaptermill.training.examples import Examples
 from adaptermill.training.objectives import anchor_penalty, cross_entropy
+from adaptermill.training.prefix import SharedPrefix
 from adaptermill.training.processes import Interrupted, Processes, Signals
 from adaptermill.training.progress import Progress
 from adaptermill.training.recipe import Recipe
+from adaptermill.training.recomputation import Recomputation
+from adaptermill.training.references import References
 from adaptermill.training.schedule import multiplier
+from adaptermill.training.states import why_unknown
+from adaptermill.training.tracking import Trackers
+from adaptermill.training.vision import Screenshots
 
 CLIP_NORM = 1.0
 LEAST_CHANGE = 1e-6
@@ -55,6 +62,20 @@ class Saving:
 
 
 @dataclass
+class Shortcuts:
+    """What makes training faster or smaller; results stay the same but for rounding.
+
+    `token_budget`: rows longer than so many tokens are run with recomputation; None keeps all
+    activations. `references`: where reference log-probabilities are kept; None computes them again
+    whenever a row is asked for.
+    """
+
+    share_prefix: bool = True
+    token_budget: int | None = None
+    references: References | None = None
+
+
+@dataclass
 class Trainer:
     """One training run. `model` is the base with the adapter on it, `plan` what to train on."""
 
@@ -67,11 +88,18 @@ class Trainer:
     processes: Processes
     keys: DropoutKeys
     saving: Saving = field(default_factory=Saving)
+    shortcuts: Shortcuts = field(default_factory=Shortcuts)
+    trackers: Trackers = field(default_factory=Trackers)
     on_step: Callable[[int], None] | None = None
 
     def __post_init__(self) -> None:
         self.device = self.processes.device
         self.parameters = lora.parameters(self.model)
+        self.base = self.model.get_base_model()
+        self.share_prefix = self.shortcuts.share_prefix and why_unknown(self.base.config) is None
+        self.screenshots = Screenshots(self.base, self.device)
+        budget = self.shortcuts.token_budget
+        self.recomputation = None if budget is None else Recomputation(self.base, self.keys)
         self.batches = cut(self.plan, self.recipe.batch_rows)
         self.optimizer = torch.optim.AdamW(
             self.parameters, lr=self.recipe.learning_rate, weight_decay=0.0
@@ -89,12 +117,13 @@ class Trainer:
         """
         signals = signals or Signals(self.processes.count)
         self.resume()
-        progress = Progress(self.state, len(self.plan), self.device)
+        progress = Progress(self.state, len(self.plan), self.device, self.trackers)
         saved_at, saved_rows = time.monotonic(), self._rows_done()
         try:
             while self.step < len(self.batches):
                 batch = self.batches[self.step]
-                sums, tokens = self.accumulate(batch, signals)
+                shares = self.shares(batch)
+                sums = self.accumulate(batch, signals, shares)
                 with signals.held_back():
                     figures = self.update(batch, sums)
                     self.step += 1
@@ -102,7 +131,7 @@ class Trainer:
                         continue
                     done = self._rows_done()
                     epoch = batch[-1].epoch
-                    progress.step(done, self.step, epoch, len(batch), tokens, figures)
+                    progress.step(done, self.step, epoch, shares, figures)
                     ended = self._keep_epochs(batch)
                     late = time.monotonic() - saved_at >= 60 * self.saving.every_minutes
                     due = done // self.saving.every_rows > saved_rows // self.saving.every_rows
@@ -115,44 +144,69 @@ class Trainer:
                     self.on_step(self.step)
         except Interrupted:
             signals.ignore()
+            self._write_references()
             if self.processes.is_first and self.step > 0:
                 self.checkpoint()
             raise
+        self._write_references()
         self._check_moved()
 
+    def shares(self, batch: Sequence[PlanLine]) -> Shares:
+        """Which rows of the batch each process takes."""
+        rows = [self.examples.tokens(line.row_id) for line in batch]
+        return plan_shares(rows, self.processes.count, share_prefix=self.share_prefix)
+
     def accumulate(
-        self, batch: Sequence[PlanLine], signals: Signals | None = None
-    ) -> tuple[torch.Tensor, int]:
+        self,
+        batch: Sequence[PlanLine],
+        signals: Signals | None = None,
+        shares: Shares | None = None,
+    ) -> torch.Tensor:
         """Adds the gradients of this process's part of the batch to the parameters.
 
         Every row's loss is divided by the number of rows of the whole batch. Returns SUMS (float64)
-        of this process, and the batch's token count. A pending signal ends it early, as SUMS says.
+        of this process. A pending signal ends it early, as SUMS says.
         """
-        tokens = [self.examples.tokens(line.row_id) for line in batch]
-        prefix = common_prefix(tokens)
-        lengths = [len(row.input_ids) for row in tokens]
-        mine = share_out(lengths, self.processes.count)[self.processes.rank]
+        shares = shares or self.shares(batch)
+        mine = shares.places[self.processes.rank]
         sums = torch.zeros(len(SUMS), dtype=torch.float64, device=self.device)
         self.optimizer.zero_grad(set_to_none=False)
-        for place in mine:
+        self.screenshots.forget()
+        if self.recomputation is not None and mine:
+            longest = max(shares.lengths[place] for place in mine)
+            self.recomputation.on = longest > self.shortcuts.token_budget
+        prefix = None
+        for number, place in enumerate(mine):
             if signals is not None and signals.pending:
                 break
             line = batch[place]
-            encoded = self.examples.encoded(line.row_id)
-            loss = self.row_loss(line, encoded, prefix, sums)
+            encoded = self._encoded(line)
+            self.examples.expect(batch[other].row_id for other in mine[number + 1 : number + 3])
+            if number == 0 and shares.shares_prefix(self.processes.rank):
+                self._set_dropout(line, encoded, shares.prefix)
+                prefix = SharedPrefix(self.base, encoded, shares.prefix, self.keys, self.device)
+            reference = self._reference(line, encoded) if line.kind == "anchor" else None
+            self._set_dropout(line, encoded, shares.prefix)
+            loss = self.row_loss(line, encoded, self._logps(encoded, prefix), reference, sums)
             (loss / len(batch)).backward()
+            if prefix is not None:
+                prefix.collect()
         if signals is not None and signals.pending:
             sums[SUMS.index("interrupted")] = 1
-        return sums, sum(lengths)
+        elif prefix is not None:
+            prefix.backward()
+        return sums
 
     def row_loss(
-        self, line: PlanLine, encoded: Encoded, prefix: int, sums: torch.Tensor
+        self,
+        line: PlanLine,
+        encoded: Encoded,
+        logps: torch.Tensor,
+        reference: torch.Tensor | None,
+        sums: torch.Tensor,
     ) -> torch.Tensor:
-        """The loss of one row, noted in `sums`."""
+        """The loss of one row from log p of its targets (both [T]), noted in `sums`."""
         mask = encoded.action_mask.to(self.device)
-        reference = self.reference_logps(encoded) if line.kind == "anchor" else None
-        self._set_dropout(line, encoded, prefix)
-        logps = self._logps(encoded)
         if reference is None:
             loss = cross_entropy(logps, mask if self.recipe.ce_on == "action" else None)
             noted = {"ce": loss, "ce_rows": 1}
@@ -165,6 +219,14 @@ class Trainer:
         for name, value in noted.items():
             sums[SUMS.index(name)] += value.detach() if isinstance(value, torch.Tensor) else value
         return loss
+
+    def _reference(self, line: PlanLine, encoded: Encoded) -> torch.Tensor:
+        """`reference_logps` of the row, from where they are kept if they are."""
+        kept = self.shortcuts.references
+        if kept is None:
+            return self.reference_logps(encoded)
+        content = self.examples.content(line.row_id)
+        return kept.get(content, lambda: self.reference_logps(encoded)).to(self.device)
 
     @torch.no_grad()
     def reference_logps(self, encoded: Encoded) -> torch.Tensor:
@@ -179,8 +241,20 @@ class Trainer:
         with self.model.disable_adapter():
             return self._logps(encoded)
 
-    def _logps(self, encoded: Encoded) -> torch.Tensor:
-        logits = target_logits(self.model, encoded, self.device)
+    def _write_references(self) -> None:
+        if self.shortcuts.references is not None:
+            self.shortcuts.references.write()
+
+    def _encoded(self, line: PlanLine) -> Encoded:
+        """The row with what the vision tower sees in place of pixels, where the base takes that."""
+        encoded = self.examples.encoded(line.row_id)
+        return self.screenshots.seen(encoded, self.examples.screenshots(line.row_id))
+
+    def _logps(self, encoded: Encoded, prefix: SharedPrefix | None = None) -> torch.Tensor:
+        if prefix is None:
+            logits = target_logits(self.model, encoded, self.device)
+        else:
+            logits = prefix.target_logits(encoded)
         return token_logps(logits, encoded.targets.to(self.device))
 
     def _set_dropout(self, line: PlanLine, encoded: Encoded, prefix: int) -> None:

@@ -174,6 +174,14 @@ def load_start(model: PeftModel, folder: Path, recipe: Recipe) -> None:
     use_trained(model)
 
 
+def content(folder: Path) -> str:
+    """The SHA-256 of a saved adapter's weights."""
+    try:
+        return hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest()
+    except FileNotFoundError:
+        raise UserError(f"init_from: {folder} is no saved adapter; it has no {WEIGHTS}") from None
+
+
 def state(model: PeftModel) -> dict[str, torch.Tensor]:
     """The trained adapter's tensors under the names that PEFT saves."""
     return get_peft_model_state_dict(model, save_embedding_layers=False)

@@ -39,7 +39,7 @@ def assert_same(job: Job, uninterrupted: Job) -> None:
     ):
         assert (job.output / name).read_bytes() == (uninterrupted.output / name).read_bytes()
     assert difference(job.tensors, uninterrupted.tensors) == 0
-    timed = {"rows_per_s", "tokens_per_s", "peak_gb"}
+    timed = {"rows_per_s", "tokens_per_s", "eta_s", "peak_gb"}
     made, wanted = (
         [{name: line[name] for name in line.keys() - timed} for line in each.log]
         for each in (job, uninterrupted)

@@ -30,6 +30,7 @@ from adaptermill.models.scoring import target_logits
 from adaptermill.training import lora
 from adaptermill.training.checkpoint import Refusal
 from adaptermill.training.dropout import DropoutKeys
+from adaptermill.training.loop import Shortcuts
 from tests.training.world import World, difference, lines, recipe, shake
 
 # ---- where it sits -------------------------------------------------------------------------------
@@ -241,9 +242,11 @@ def parent(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_branched_adapter_starts_as_its_parent_with_no_penalty(
     world: World, tmp_path: Path, parent: Path
 ):
-    trainer = world.trainer(tmp_path, lines(4, anchors=1), start=parent, batch_rows=4)
+    whole = Shortcuts(share_prefix=False)  # then both copies take the same path
+    plan = lines(4, anchors=1)
+    trainer = world.trainer(tmp_path, plan, start=parent, shortcuts=whole, batch_rows=4)
     assert difference(lora.state(trainer.model), load_file(parent / lora.WEIGHTS)) == 0
-    sums, _ = trainer.accumulate(trainer.batches[0])
+    sums = trainer.accumulate(trainer.batches[0])
     assert sums[2].item() == 0.0
     assert sums[3].item() == 4
     # The reference is the parent, not the base.

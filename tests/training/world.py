@@ -26,7 +26,7 @@ from adaptermill.training.batches import PlanLine
 from adaptermill.training.checkpoint import StateFolder
 from adaptermill.training.dropout import DropoutKeys
 from adaptermill.training.examples import Examples
-from adaptermill.training.loop import Trainer
+from adaptermill.training.loop import Shortcuts, Trainer
 from adaptermill.training.processes import Processes
 from adaptermill.training.recipe import Recipe
 from scripts import train
@@ -230,6 +230,7 @@ class World:
         state: Path,
         plan: Sequence[PlanLine],
         start: Path | None = None,
+        shortcuts: Shortcuts | None = None,
         **settings: Any,
     ) -> Trainer:
         """A trainer in this process."""
@@ -245,6 +246,7 @@ class World:
             state=StateFolder(state),
             processes=Processes("cpu"),
             keys=keys,
+            shortcuts=shortcuts or Shortcuts(),
         )
 
 
