@@ -7,54 +7,24 @@ import torch
 from PIL import Image
 from transformers import (
     AutoTokenizer,
-    CLIPImageProcessor,
-    CLIPVisionConfig,
-    LlamaConfig,
-    LlavaConfig,
-    LlavaForConditionalGeneration,
     LlavaOnevisionConfig,
     LlavaOnevisionImageProcessor,
     LlavaOnevisionProcessor,
-    LlavaProcessor,
     MllamaImageProcessor,
     MllamaProcessor,
 )
 
 from adaptermill.errors import UserError
-from adaptermill.models.base import BaseRef, Processor, load_model, load_processor, resolve
+from adaptermill.models.base import BaseRef, Processor, load_model, load_processor
 from adaptermill.models.encode import Encoder
 from adaptermill.models.scoring import target_logits
 from tests.models.test_encode import TARGET, ask
-
-SHAPE = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
-HEADS = {"num_attention_heads": 2}
-IMAGE = "<|image_pad|>"
+from tests.other_bases import IMAGE, make_llava
 
 
 @pytest.fixture(scope="module")
 def llava(tiny: BaseRef, tmp_path_factory: pytest.TempPathFactory) -> BaseRef:
-    folder = tmp_path_factory.mktemp("llava") / "base"
-    tokenizer = AutoTokenizer.from_pretrained(tiny.path)
-    torch.manual_seed(0)
-    config = LlavaConfig(
-        text_config=LlamaConfig(**SHAPE, **HEADS, vocab_size=len(tokenizer)),
-        vision_config=CLIPVisionConfig(**SHAPE, **HEADS, image_size=28, patch_size=14),
-        image_token_index=tokenizer.convert_tokens_to_ids(IMAGE),
-    )
-    LlavaForConditionalGeneration(config).save_pretrained(folder)
-    template = tokenizer.chat_template.replace("<|vision_start|><|image_pad|><|vision_end|>", IMAGE)
-    LlavaProcessor(
-        image_processor=CLIPImageProcessor(
-            size={"shortest_edge": 28}, crop_size={"height": 28, "width": 28}
-        ),
-        tokenizer=tokenizer,
-        patch_size=14,
-        vision_feature_select_strategy="default",
-        num_additional_image_tokens=1,
-        image_token=IMAGE,
-        chat_template=template,
-    ).save_pretrained(folder)
-    return resolve("llava", None, str(folder), folder.parent / "hashes.parquet")
+    return make_llava(tmp_path_factory.mktemp("llava") / "base", tiny)
 
 
 def test_rows_are_encoded_and_scored(llava: BaseRef):
