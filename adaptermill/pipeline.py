@@ -383,11 +383,15 @@ class Pipeline:
         folder = self.parent_folder(self.adapter_named_by(wanted))
         return "" if folder is None else f"--parent {shlex.quote(folder)}"
 
-    def launch(self, threads: int) -> str:
-        """The command that starts the training processes; the job's threads are shared out."""
-        processes = self.config.training.processes
-        each = max(1, threads // processes)
-        return f"OMP_NUM_THREADS={each} torchrun --standalone --nproc-per-node {processes}"
+    def launch(self, rule: str, threads: int) -> str:
+        """The command that runs a training or evaluation script on GPUs and cores of its own."""
+        processes = self.config.training.processes if rule == "train" else 1
+        torchrun = f"torchrun --standalone --nproc-per-node {processes}"
+        return (
+            f'python "$SCRIPTS/with_gpus.py" --gpus {processes}'
+            f" --threads {max(1, threads // processes)} --"
+            f" {torchrun if rule == 'train' else 'python'}"
+        )
 
     def running_arguments(self) -> str:
         """How training is carried out: what changes no result."""

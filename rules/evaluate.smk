@@ -14,6 +14,7 @@ rule evaluate:
     resources:
         **pipeline.resources("evaluate"),
     params:
+        launch=lambda wildcards, threads, resources: pipeline.launch("evaluate", threads),
         adapter=lambda wildcards, resources: pipeline.evaluated_by(wildcards.key),
         subject=lambda wildcards, resources: pipeline.subject_arguments(wildcards.key),
         data=lambda wildcards, resources: pipeline.data_arguments(),
@@ -22,7 +23,7 @@ rule evaluate:
     message:
         "Evaluating {params.adapter} on the held-out rows"
     shell:
-        'OMP_NUM_THREADS={threads} python "$SCRIPTS/evaluate.py" --spec {params.spec}'
+        '{params.launch} "$SCRIPTS/evaluate.py" --spec {params.spec}'
         " --base {input.base} {params.subject} --heldout {input.heldout} {params.data}"
         " --state {params.state} --output {output.rows} 2>&1 | tee {log}"
 

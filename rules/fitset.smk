@@ -1,6 +1,8 @@
 # The table of examples that one adapter is trained on, and the order in which it sees them.
 
 
+# `update`: training and evaluation read these files, and Snakemake would take one that it deleted
+# before the job started for news.
 checkpoint fitset:
     input:
         spec="results/.work/specs/fitset/{adapter}.json",
@@ -8,10 +10,10 @@ checkpoint fitset:
         above=lambda wildcards: pipeline.digests(),
     output:
         made="results/.work/made/fitset/{adapter}",
-        fitset="results/fitsets/{adapter}/fitset.parquet",
+        fitset=update("results/fitsets/{adapter}/fitset.parquet"),
         dropped="results/fitsets/{adapter}/dropped.parquet",
-        plan="results/fitsets/{adapter}/plan.parquet",
-        composition="results/fitsets/{adapter}/composition.json",
+        plan=update("results/fitsets/{adapter}/plan.parquet"),
+        composition=update("results/fitsets/{adapter}/composition.json"),
     log:
         "results/logs/fitset/{adapter}.log",
     conda:

@@ -40,7 +40,7 @@ checkpoint base:
         example=pipeline.example_base_folder(),
     output:
         made="results/.work/made/base/base",
-        base="results/base/base.json",
+        base=update("results/base/base.json"),
     log:
         "results/logs/base/base.log",
     conda:
@@ -116,8 +116,8 @@ checkpoint heldout:
         above=lambda wildcards: pipeline.digests(),
     output:
         made="results/.work/made/heldout/validation",
-        heldout="results/splits/heldout.parquet",
-        summary="results/splits/heldout.json",
+        heldout=update("results/splits/heldout.parquet"),
+        summary=update("results/splits/heldout.json"),
     log:
         "results/logs/heldout/validation.log",
     conda:

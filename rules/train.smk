@@ -20,7 +20,7 @@ rule train:
         adapter=lambda wildcards, resources: pipeline.adapter_named_by(wildcards.key),
         spec=lambda wildcards, resources: pipeline.train_spec(wildcards.key),
         start=lambda wildcards, resources: pipeline.start_argument(wildcards.key),
-        launch=lambda wildcards, threads, resources: pipeline.launch(threads),
+        launch=lambda wildcards, threads, resources: pipeline.launch("train", threads),
         data=lambda wildcards, resources: pipeline.data_arguments(),
         running=lambda wildcards, resources: pipeline.running_arguments(),
         state="results/.work/training/{key}",

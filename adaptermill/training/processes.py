@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from types import FrameType
 import torch
 import torch.distributed as dist
 
-PR_SET_PDEATHSIG = 1  # of prctl(2)
+from adaptermill.parents import end_with_parent
 
 
 class Interrupted(Exception):
@@ -34,14 +33,7 @@ class Processes:
         if self.count > 1:
             dist.init_process_group("nccl" if self.device.type == "cuda" else "gloo")
         if "TORCHELASTIC_RUN_ID" in os.environ:
-            self._end_with_launcher()
-
-    @staticmethod
-    def _end_with_launcher() -> None:
-        """Asks Linux for a SIGTERM should torchrun be killed, lest a trainer outlive it unseen."""
-        prctl = getattr(ctypes.CDLL(None), "prctl", None)
-        if prctl is not None:
-            prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+            end_with_parent()  # lest a trainer outlive torchrun unseen
 
     @property
     def is_first(self) -> bool:

@@ -113,7 +113,9 @@ class Editor:
 
     def _name_families(self) -> None:
         """Adapters name families that exist under the new names."""
-        renamed = {old: new for new, olds in self.mill.settings["families"].items() for old in olds}
+        renamed = {
+            old: new for new, olds in self.mill.settings.get("families", {}).items() for old in olds
+        }
         for recipe in self.mill.settings["adapters"].values():
             if isinstance(recipe.get("families"), list):
                 plain = ["Text entry" if name == "Web" else name for name in recipe["families"]]
