@@ -12,6 +12,7 @@
 #     adapters/<adapter>/                                           the adapter, published
 #     evaluation/<adapter>.parquet                                  its held-out rows, published
 #     tables/*.{csv,parquet,md}, cards/<adapter>.md                 what people read
+#     report.html, figures/*.svg                                    the same to look at
 #     .store/<kind>/<key>                                           finished work, by content
 #     .work/specs/<stage>/<name>.json                               settings and code, as inputs
 #
@@ -24,6 +25,10 @@ from snakemake.settings.types import ExecMode
 # The package beside this file is the one that runs, whatever is installed.
 sys.path.insert(0, str(workflow.basedir))
 from adaptermill.pipeline import Pipeline
+
+
+report: "report/workflow.rst"
+
 
 if Path("config.yaml").exists():
 
@@ -57,6 +62,7 @@ rule all:
         expand("results/adapters/{adapter}", adapter=pipeline.config.recipes),
         expand("results/cards/{adapter}.md", adapter=pipeline.config.evaluated),
         "results/tables/evaluation.csv",
+        "results/report.html",
 
 
 include: "rules/example.smk"

@@ -215,6 +215,16 @@ class Config(Section):
             return list(self.recipes)
         return list(self.evaluation.adapters)
 
+    @property
+    def replicates(self) -> list[list[str]]:
+        """Groups of evaluated adapters whose recipes differ in the seed alone, a name per seed."""
+        groups: dict[str, dict[int, str]] = {}
+        for name in self.evaluated:
+            recipe = self.recipes[name]
+            same = repr(sorted(recipe.model_dump(exclude={"seed"}).items()))
+            groups.setdefault(same, {}).setdefault(recipe.seed, name)
+        return [list(group.values()) for group in groups.values() if len(group) > 1]
+
     def seven(self) -> list[str]:
         """The seven families under the names that `families` gives them, sorted."""
         renamed = {old: new for new, olds in self.families.items() for old in olds}

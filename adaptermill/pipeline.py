@@ -117,6 +117,8 @@ class Pipeline:
         if stage in ("tables", "card"):
             names = self.config.evaluated if stage == "tables" else [subject]
             return [self.published_mark(name) for name in ["base", *names]]
+        if stage == "report":
+            return [self.record("tables", "all")]
         return []
 
     def digest(self, table: str) -> str:
@@ -167,6 +169,7 @@ class Pipeline:
             "heldout": ["validation"],
             "fitset": self.config.recipes,
             "tables": ["all"],
+            "report": ["all"],
             "card": self.config.evaluated,
         }
         kept = {

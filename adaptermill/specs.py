@@ -20,6 +20,7 @@ from adaptermill.atomic import write_if_changed
 from adaptermill.config import Config
 from adaptermill.errors import UserError
 from adaptermill.provenance import code_fingerprint, code_parts, key
+from adaptermill.report.assets import digest as templates_digest
 from adaptermill.sources import ExampleSource, JsonlSource, ReplaySource
 
 RESULTS = Path("results")
@@ -40,6 +41,8 @@ TRAINING_SETTINGS = (
     "ce_on",
     "seed",
 )
+# Held-out rows of each family that the report shows.
+GALLERY_ROWS = 12
 NOT_FOR_SELECTION = {"init_from", *TRAINING_SETTINGS} - {"seed", "batch_rows", "beta"}
 
 
@@ -149,7 +152,10 @@ class Specs:
             "seed": config.evaluation.seed,
             "weak_below": 5,
         }
+        if config.replicates:
+            tables["replicates"] = config.replicates
         add("tables", "all", "tables", tables)
+        add("report", "all", "report", self._report_settings())
         return specs
 
     # ---- settings ------------------------------------------------------------------------------
@@ -250,6 +256,18 @@ class Specs:
 
     def evaluate_settings(self) -> dict[str, Any]:
         return self.config.evaluation.model_dump(include={"generate", "max_new_tokens"})
+
+    def _report_settings(self) -> dict[str, Any]:
+        evaluation = self.config.evaluation
+        parents = {name: self.config.parent(name) for name in self.config.recipes}
+        return {
+            "adapters": self.config.evaluated,
+            "parents": {name: parent for name, parent in parents.items() if parent is not None},
+            "tolerance": evaluation.tolerance,
+            "seed": evaluation.seed,
+            "gallery_rows": GALLERY_ROWS,
+            "templates": templates_digest(),
+        }
 
     def raw_paths(self, name: str) -> list[str]:
         source = self.sources[name]

@@ -1,4 +1,17 @@
-# What people read: tables and cards.
+# What people read: tables, cards and the report. What `report(...)` marks is in Snakemake's own
+# report too (`snakemake --report report.zip`), with the captions of report/.
+
+TABLES = [
+    "evaluation",
+    "comparison",
+    "summary",
+    "replicates",
+    "fitsets",
+    "training",
+    "splits",
+    "quarantine",
+]
+FIGURES = ["heatmap", "differences", "training", "fitsets", "splits"]
 
 
 rule tables:
@@ -15,11 +28,16 @@ rule tables:
         leaks="results/splits/leaks.json",
         ingest="results/ingest/summary.json",
     output:
-        expand(
-            "results/tables/{table}.{kind}",
-            table=["evaluation", "comparison", "fitsets", "training", "splits", "quarantine"],
-            kind=["csv", "parquet", "md"],
-        ),
+        expand("results/tables/{table}.{kind}", table=TABLES, kind=["parquet", "md"]),
+        csv=[
+            report(
+                f"results/tables/{table}.csv",
+                caption=f"../report/{table}.rst",
+                category="Tables",
+                labels={"table": table},
+            )
+            for table in TABLES
+        ],
         made="results/.work/made/tables/all",
     log:
         "results/logs/tables/all.log",
@@ -65,4 +83,50 @@ rule card:
         'python "$SCRIPTS/card.py" --spec {input.spec} --adapter {input.adapter}'
         " --evaluations {input.base} {input.evaluation}"
         " --composition {input.composition} --output {output.card} 2>&1 | tee {log}"
+        '; echo "$made" > {output.made}'
+
+
+rule report:
+    input:
+        spec="results/.work/specs/report/all.json",
+        requested="results/.work/requests/report/all",
+        above=pipeline.above("report", "all"),
+        tables=expand("results/tables/{table}.parquet", table=TABLES),
+        evaluations=pipeline.evaluations(),
+        adapters=expand("results/adapters/{adapter}", adapter=pipeline.config.recipes),
+        summaries=expand("results/ingest/{source}/summary.json", source=pipeline.sources),
+        base="results/base/base.json",
+    output:
+        page=report(
+            "results/report.html",
+            caption="../report/page.rst",
+            category="Report",
+        ),
+        figures=[
+            report(
+                f"results/figures/{figure}.svg",
+                caption=f"../report/figure_{figure}.rst",
+                category="Figures",
+                labels={"figure": figure},
+            )
+            for figure in FIGURES
+        ],
+        made="results/.work/made/report/all",
+    log:
+        "results/logs/report/all.log",
+    conda:
+        "../envs/report.yaml"
+    resources:
+        **pipeline.resources("report"),
+    params:
+        tables=lambda wildcards, input: Path(input.tables[0]).parent,
+        figures=lambda wildcards, output: Path(output.figures[0]).parent,
+        data=lambda wildcards, resources: pipeline.data_arguments(),
+    message:
+        "Making the report"
+    shell:
+        "made=$(sha256sum {input.spec} {input.above}); "
+        'python "$SCRIPTS/report.py" --spec {input.spec} --tables {params.tables}'
+        " --evaluations {input.evaluations} --adapters {input.adapters} {params.data}"
+        " --base {input.base} --output {output.page} --figures {params.figures} 2>&1 | tee {log}"
         '; echo "$made" > {output.made}'

@@ -25,6 +25,8 @@ import pyarrow.parquet as pq
 from adaptermill.atomic import replacing, write_text
 from adaptermill.errors import UserError, run_command
 from adaptermill.evaluation import predictions, products
+from adaptermill.evaluation.own import summary_markdown, summary_table
+from adaptermill.evaluation.replicates import replicates_markdown, replicates_table
 from adaptermill.evaluation.show import at_a_glance
 from adaptermill.evaluation.tables import (
     BASE,
@@ -86,8 +88,12 @@ def make(arguments: argparse.Namespace) -> None:
     evaluation, comparison = evaluation_table(held_out), comparison_table(held_out)
     write_table(folder, "evaluation", evaluation, evaluation_markdown(evaluation))
     write_table(folder, "comparison", comparison, comparison_markdown(comparison))
+    replicates = replicates_table(held_out, held_out.settings.replicates)
+    write_table(folder, "replicates", replicates, replicates_markdown(replicates))
     compositions = [read_json(path) for path in arguments.fitsets]
     if compositions:
+        summary = summary_table(held_out, families_by_adapter(compositions))
+        write_table(folder, "summary", summary, summary_markdown(summary))
         fitsets = products.fitsets_table(compositions)
         write_table(folder, "fitsets", fitsets, products.fitsets_markdown(compositions))
     if arguments.training:

@@ -57,7 +57,9 @@ COMPARISON_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class TableSettings:
-    """How the tables are made. `families` are shown also where nothing of them is held out."""
+    """How the tables are made. `families` are shown also where nothing of them is held out;
+    `replicates` are groups of adapters that differ in the training seed alone.
+    """
 
     families: Sequence[str] = ()
     bootstrap: int = 2000
@@ -65,6 +67,7 @@ class TableSettings:
     weak_below: int = 5
     tolerance: float = DEFAULT_TOLERANCE
     adapters: Sequence[str] = field(default=())
+    replicates: Sequence[Sequence[str]] = field(default=())
 
 
 @dataclass(frozen=True)

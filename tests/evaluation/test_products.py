@@ -11,7 +11,12 @@ from adaptermill.splits import split_episodes
 from scripts import tables
 from tests.evaluation.building import FAMILIES, drawn, written
 
-NAMES = ("evaluation", "comparison", "fitsets", "training", "splits", "quarantine")
+NAMES = (
+    *("evaluation", "comparison", "summary", "replicates"),
+    *("fitsets", "training", "splits", "quarantine"),
+)
+
+REPLICATES = {"replicates": [["drag", "drag_again"]]}
 
 
 def fitset_row(number, kind, family):
@@ -28,7 +33,7 @@ def fitset_row(number, kind, family):
 
 @pytest.fixture
 def folder(tmp_path):
-    """The six tables of a small build, made by the command line as the workflow calls it."""
+    """The tables of a small build, made by the command line as the workflow calls it."""
     rows = [fitset_row(n, "ce" if n < 3 else "anchor", FAMILIES[n > 2]) for n in range(5)]
     dropped = pd.DataFrame({"reason": ["too_long", "held_out", "held_out"]})
     plan = [Line(n // 3, n, "main/0/0", "ce") for n in range(6)]
@@ -67,12 +72,15 @@ def folder(tmp_path):
                 "more": {"lines": 5, "rows": 5, "quarantined": 0, "reasons": {}},
             }
         },
-        "spec.json": {"settings": {"families": FAMILIES, "bootstrap": 200, "weak_below": 5}},
+        "spec.json": {
+            "settings": {"families": FAMILIES, "bootstrap": 200, "weak_below": 5, **REPLICATES}
+        },
     }
     (tmp_path / "drag").mkdir()
     for name, value in files.items():
         (tmp_path / name).write_text(json.dumps(value))
-    made = written(tmp_path, drawn("base", 1), drawn("drag", 1, FAMILIES[0]))
+    trained = (drawn("drag", 1, FAMILIES[0]), drawn("drag_again", 1, FAMILIES[0]))
+    made = written(tmp_path, drawn("base", 1), *trained)
     given = {
         "--spec": "spec.json",
         "--fitsets": "composition.json",
