@@ -172,6 +172,9 @@ class Training(Section):
 class Evaluation(Section):
     adapters: Literal["all"] | list[str] = "all"
     generate: bool = True
+    curve: bool = Field(
+        True, description="score the rows also under the adapter after each earlier epoch"
+    )
     max_new_tokens: Count = 256
     bootstrap: Annotated[Int, Field(ge=100)] = 2000
     tolerance: Annotated[Float, Field(ge=0, le=1)] = 0.02

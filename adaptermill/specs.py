@@ -255,7 +255,7 @@ class Specs:
         }
 
     def evaluate_settings(self) -> dict[str, Any]:
-        return self.config.evaluation.model_dump(include={"generate", "max_new_tokens"})
+        return self.config.evaluation.model_dump(include={"generate", "curve", "max_new_tokens"})
 
     def _report_settings(self) -> dict[str, Any]:
         evaluation = self.config.evaluation

@@ -6,12 +6,13 @@ TABLES = [
     "comparison",
     "summary",
     "replicates",
+    "epochs",
     "fitsets",
     "training",
     "splits",
     "quarantine",
 ]
-FIGURES = ["heatmap", "differences", "training", "fitsets", "splits"]
+FIGURES = ["heatmap", "differences", "training", "curve", "fitsets", "splits"]
 
 
 rule tables:

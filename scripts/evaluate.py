@@ -4,7 +4,8 @@
         --heldout results/splits/heldout.parquet --data results/ingest/main \\
         --state results/.work/evaluation/0f3a… --output drag.parquet
 
-Each row is scored by itself (teacher-forced) and, with `generate: true`, answered greedily.
+Each row is scored by itself (teacher-forced), with `curve: true` also under the adapter as it was
+after each earlier epoch; with `generate: true` it is answered greedily.
 Finished chunks of rows are kept in the state folder; start it again after an interruption and it
 goes on.
 """
@@ -27,7 +28,7 @@ from adaptermill.evaluation import predictions
 from adaptermill.evaluation.generated import Answerer
 from adaptermill.evaluation.progress import Progress
 from adaptermill.evaluation.state import CHUNK_ROWS, ChunkFolder
-from adaptermill.evaluation.subject import load_subject, subject_key
+from adaptermill.evaluation.subject import Epochs, load_subject, subject_key
 from adaptermill.evaluation.teacher_forced import figures, score
 from adaptermill.models.base import BaseRef, load_processor
 from adaptermill.models.encode import Encoder, TemplatePrefixError
@@ -41,13 +42,20 @@ class Evaluator:
     """Turns held-out rows into lines of predictions."""
 
     def __init__(
-        self, model: Any, encoder: Encoder, rows: Rows, images: Images, settings: dict[str, Any]
+        self,
+        model: Any,
+        epochs: Epochs,
+        encoder: Encoder,
+        rows: Rows,
+        images: Images,
+        settings: dict[str, Any],
     ) -> None:
         self.model = model
         self.encoder = encoder
         self.rows = rows
         self.images = images
         self.device = next(model.parameters()).device
+        self.epochs = epochs
         self.answerer = None
         if settings["generate"]:
             self.answerer = Answerer(model, encoder, settings["max_new_tokens"])
@@ -76,6 +84,10 @@ class Evaluator:
             **figures(scored, encoded.action_mask),
             "predicted": self.answerer and self.answerer.answer(encoded, scored, self.device),
             "target": row.target,
+            "epochs_nll": [
+                -score(model, encoded, self.device).logps.double().mean().item()
+                for model in self.epochs
+            ],
             "screen_width": width,
             "screen_height": height,
         }
@@ -121,7 +133,8 @@ def evaluate(arguments: argparse.Namespace) -> None:
         if encoder.drops_images:
             print("the base is text only: screenshots are left out of the prompts", flush=True)
         model = load_subject(ref, arguments.adapter, device, getattr(torch, dtype))
-        evaluator = Evaluator(model, encoder, *open_sources(arguments.data), settings)
+        epochs = Epochs(model, arguments.adapter if settings["curve"] else None)
+        evaluator = Evaluator(model, epochs, encoder, *open_sources(arguments.data), settings)
         progress = Progress(len(listed), kept)
         for number, chunk in enumerate(chunks):
             if tables[number] is None:
@@ -167,7 +180,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--spec", type=Path, required=True, help="generate, max_new_tokens (JSON)")
+    parser.add_argument("--spec", type=Path, required=True, help="generate, curve, … (JSON)")
     parser.add_argument("--base", type=Path, required=True, help="the resolved base (base.json)")
     parser.add_argument("--adapter", type=Path, help="finished adapter; without it, the base alone")
     parser.add_argument("--name", help="what the log calls it (default: the output's name)")

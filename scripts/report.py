@@ -29,11 +29,11 @@ from adaptermill.report.page import heats, render
 from adaptermill.report.svg import standalone
 
 TABLES = (
-    *("evaluation", "comparison", "summary", "replicates"),
+    *("evaluation", "comparison", "summary", "replicates", "epochs"),
     *("fitsets", "training", "splits", "quarantine"),
 )
 # Drawn for the page and, each by itself, for Snakemake's own report.
-FIGURES = ("heatmap", "differences", "training", "fitsets", "splits")
+FIGURES = ("heatmap", "differences", "training", "curve", "fitsets", "splits")
 
 
 def read_tables(folder: Path) -> dict[str, list[dict[str, Any]]]:
@@ -67,6 +67,7 @@ def make(arguments: argparse.Namespace) -> None:
         "heatmap": figures.heatmap(tables["comparison"], own),
         "differences": figures.differences(tables["comparison"], own),
         "training": figures.training({path.name: read_log(path) for path in arguments.adapters}),
+        "curve": figures.curve(tables["epochs"]),
         "fitsets": figures.fitsets(tables["fitsets"]),
         "splits": figures.splits(tables["splits"]),
     }
@@ -103,7 +104,7 @@ def make(arguments: argparse.Namespace) -> None:
         "gallery_families": list(dict.fromkeys(step.family for step in shown.steps)),
         "gallery_adapters": [path.stem for path in arguments.evaluations],
     }
-    inline = {**drawn, "curve": "", "flow": flow(context.flow_counts(tables, base, records))}
+    inline = {**drawn, "flow": flow(context.flow_counts(tables, base, records))}
     for name in FIGURES:
         write_text(arguments.figures / f"{name}.svg", standalone(drawn[name]))
     write_text(arguments.output, render(values, inline, shown))

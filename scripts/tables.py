@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from adaptermill.atomic import replacing, write_text
 from adaptermill.errors import UserError, run_command
 from adaptermill.evaluation import predictions, products
+from adaptermill.evaluation.curve import epochs_markdown, epochs_table
 from adaptermill.evaluation.own import summary_markdown, summary_table
 from adaptermill.evaluation.replicates import replicates_markdown, replicates_table
 from adaptermill.evaluation.show import at_a_glance
@@ -94,6 +95,8 @@ def make(arguments: argparse.Namespace) -> None:
     if compositions:
         summary = summary_table(held_out, families_by_adapter(compositions))
         write_table(folder, "summary", summary, summary_markdown(summary))
+        epochs = epochs_table(held_out, files, families_by_adapter(compositions))
+        write_table(folder, "epochs", epochs, epochs_markdown(epochs))
         fitsets = products.fitsets_table(compositions)
         write_table(folder, "fitsets", fitsets, products.fitsets_markdown(compositions))
     if arguments.training:

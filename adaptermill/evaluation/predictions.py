@@ -39,6 +39,8 @@ SCHEMA = pa.schema(
         # log p of each target token, and which of them are the action's
         pa.field("logps", pa.list_(pa.float32()), nullable=False),
         pa.field("action_mask", pa.list_(pa.bool_()), nullable=False),
+        # nll under the adapter as it was after each epoch but the last; empty where none was kept
+        pa.field("epochs_nll", pa.list_(pa.float64())),
         # the greedy answer, null when none was generated; cut where it reached max_new_tokens
         pa.field("predicted", pa.string()),
         # the recorded answer

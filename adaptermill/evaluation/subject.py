@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -32,6 +33,34 @@ def subject_key(folder: Path) -> str:
 def _sha256(path: Path) -> str:
     with open(path, "rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+class Epochs:
+    """The adapter as it was after each epoch but the last, which is the adapter itself.
+
+    Iterating gives the model with one of them switched on after the other, first epochs first;
+    afterwards the finished adapter is on again. Empty for the base (`adapter` None) and for an
+    adapter that kept none (`epochs/<n>`).
+    """
+
+    def __init__(self, model: torch.nn.Module, adapter: Path | None) -> None:
+        self.model = model
+        kept = [] if adapter is None else (adapter / "epochs").glob("[0-9]*")
+        folders = sorted(kept, key=lambda folder: int(folder.name))
+        self.names = [f"epoch_{folder.name}" for folder in folders[:-1]]
+        for name, folder in zip(self.names, folders, strict=False):
+            model.load_adapter(str(folder), adapter_name=name)
+        if self.names:
+            model.eval()
+
+    def __iter__(self) -> Iterator[torch.nn.Module]:
+        try:
+            for name in self.names:
+                self.model.set_adapter(name)
+                yield self.model
+        finally:
+            if self.names:
+                self.model.set_adapter("default")
 
 
 def load_subject(

@@ -114,7 +114,12 @@ class HeldOut:
 
     def figure(self, name: str, metric: str, families: Sequence[str] | None = None) -> Figure:
         """One metric of one adapter over the rows of `families` (None: all rows)."""
-        adapter = self.adapters[name]
+        return self.figure_of(self.adapters[name], metric, families)
+
+    def figure_of(
+        self, adapter: RowFigures, metric: str, families: Sequence[str] | None = None
+    ) -> Figure:
+        """The same of any figures of these held-out rows."""
         sums = episode_sums(adapter, metric, self.chosen(adapter, families))
         if not sums.episodes:
             return self._figure(None, None, sums.rows, 0)

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from adaptermill.evaluation.markdown import number
+from adaptermill.evaluation.own import OTHERS, OWN
 from adaptermill.evaluation.tables import ALL, BASE, POOLED
 from adaptermill.report.svg import (
     BETTER,
@@ -30,6 +31,7 @@ from adaptermill.report.svg import (
 Lines = Sequence[Mapping[str, Any]]
 WIDTH = 11.0
 COLOURS = {BASE: BETTER, POOLED: WORSE}
+_PARTS = {OWN: BETTER, OTHERS: WORSE}
 # Points of one curve; longer logs are drawn by the means of as many stretches.
 _POINTS = 300
 
@@ -170,6 +172,43 @@ def training(logs: Mapping[str, Lines]) -> str:
             frameon=False,
         )
         return svg(figure, "cross-entropy and anchor penalty over the rows of training")
+
+
+def curve(epochs: Lines) -> str:
+    """Held-out NLL after each epoch, on the adapter's own families and on all others."""
+    adapters = list(dict.fromkeys(line["adapter"] for line in epochs))
+    if not adapters:
+        return nothing("No adapter was evaluated after an earlier epoch.")
+    columns = min(4, max(3, len(adapters)))
+    rows = -(-len(adapters) // columns)
+    with styled():
+        figure = new(WIDTH, 0.3 + 1.4 * rows)
+        panels = list(figure.subplots(rows, columns, squeeze=False, sharey=True).flat)
+        for axes in panels[len(adapters) :]:
+            axes.set_visible(False)
+        for axes, adapter in zip(panels, adapters, strict=False):
+            for part, colour in _PARTS.items():
+                line = [x for x in epochs if (x["adapter"], x["part"]) == (adapter, part)]
+                known = [x for x in line if x["nll"] is not None]
+                places = [x["epoch"] for x in known]
+                if known and known[0]["low"] is not None:
+                    low, high = [x["low"] for x in known], [x["high"] for x in known]
+                    axes.fill_between(places, low, high, color=colour, alpha=0.18, lw=0)
+                axes.plot(places, [x["nll"] for x in known], "o-", color=colour, ms=3, lw=1.3)
+            axes.set_title(adapter, loc="left", fontweight="bold")
+            axes.set_xticks(sorted({x["epoch"] for x in epochs if x["adapter"] == adapter}))
+        handles = [
+            figure.axes[0].plot([], [], "o-", color=colour, ms=3, lw=1.3)[0]
+            for colour in _PARTS.values()
+        ]
+        figure.legend(
+            handles,
+            ["its own families", "all others"],
+            loc="outside lower left",
+            ncols=2,
+            frameon=False,
+        )
+        return svg(figure, "held-out NLL after each epoch")
 
 
 def _curve(axes: Axes, log: Lines, name: str, colour: str) -> None:

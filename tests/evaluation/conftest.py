@@ -30,7 +30,7 @@ class Place:
 
     def arguments(self, output: Path, **settings: Any) -> list[str]:
         spec = output.with_suffix(".spec.json")
-        chosen = {"generate": False, "max_new_tokens": 8, **settings}
+        chosen = {"generate": False, "curve": True, "max_new_tokens": 8, **settings}
         spec.write_text(json.dumps({"settings": chosen}))
         given = {
             "--spec": spec,

@@ -103,6 +103,23 @@ def test_the_adapter_changes_figures_and_the_base_is_at_no_distance(base_file, d
     assert (anchor_penalties(drag, base) > 1e-3).all()
 
 
+def test_earlier_epochs_are_scored_and_leave_the_adapter_as_it_is(place, drag_file, tmp_path):
+    shutil.copytree(place.adapter, tmp_path / "drag")
+    for epoch, seed in (("1", 3), ("2", 4), ("10", 1)):
+        write_adapter(place.ref, tmp_path / "drag" / "epochs" / epoch, seed, 0.5)
+    curve, one = tmp_path / "curve.parquet", tmp_path / "one.parquet"
+    evaluate.main([*place.arguments(curve), "--adapter", str(tmp_path / "drag")])
+    evaluate.main([*place.arguments(one), "--adapter", str(tmp_path / "drag" / "epochs" / "2")])
+    found = predictions.read(curve).rows
+    assert found["nll"] == predictions.read(drag_file).rows["nll"]
+    epochs = np.array(found["epochs_nll"].to_pylist())
+    assert epochs.shape == (ROWS, 2)
+    assert np.allclose(epochs[:, 1], predictions.read(one).rows["nll"].to_numpy(), atol=1e-6)
+    off = tmp_path / "off.parquet"
+    evaluate.main([*place.arguments(off, curve=False), "--adapter", str(tmp_path / "drag")])
+    assert not any(predictions.read(off).rows["epochs_nll"].to_pylist())
+
+
 def test_an_adapter_that_does_nothing_is_the_base(place, base_file, tmp_path):
     write_adapter(place.ref, tmp_path / "none", 2, 0.0)
     output = tmp_path / "none.parquet"

@@ -12,7 +12,7 @@ from scripts import tables
 from tests.evaluation.building import FAMILIES, drawn, written
 
 NAMES = (
-    *("evaluation", "comparison", "summary", "replicates"),
+    *("evaluation", "comparison", "summary", "replicates", "epochs"),
     *("fitsets", "training", "splits", "quarantine"),
 )
 

@@ -85,6 +85,7 @@ class World:
                         predicted=said if self.generated else None,
                         target=line["target"],
                     ),
+                    "epochs_nll": [2.0] if name != "base" and self.logs else None,
                     "screen_width": 80,
                     "screen_height": 50,
                 }

@@ -32,7 +32,7 @@ def test_it_opens_by_itself(browser, page, scheme):  # noqa: F811
         assert (dark == "rgb(255, 255, 255)") == (scheme == "light")
         # Nothing is wider than a laptop's window.
         assert shown.evaluate("document.documentElement.scrollWidth") <= 1366
-        assert shown.locator("svg.figure").count() == 5
+        assert shown.locator("svg.figure").count() == 6
         shown.emulate_media(media="print")
         assert not shown.locator("nav").is_visible()
         assert shown.locator("#gallery .step").first.is_visible()
@@ -127,7 +127,9 @@ def test_one_adapter_without_a_log(browser, tmp_path):  # noqa: F811
     with visit(browser, World(tmp_path, records(), {"drag": [DRAG]}, logs=False).make()) as shown:
         assert "drag beats the base on Drag & gesture." in shown.locator(".headline").inner_text()
         assert "against pooled" not in shown.locator("#summary").inner_text()
-        assert "No adapter has a training log." in shown.locator("#training").inner_html()
+        training = shown.locator("#training").inner_html()
+        assert "No adapter has a training log." in training
+        assert "No adapter was evaluated after an earlier epoch." in training
 
 
 def test_nothing_held_out(browser, tmp_path):  # noqa: F811

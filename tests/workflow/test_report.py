@@ -1,8 +1,6 @@
-"""The report as part of the workflow: made with everything else, current, and in Snakemake's own."""
+"""The report in the workflow: made with everything else, current, and in Snakemake's own."""
 
-import os
 import re
-import subprocess
 import zipfile
 
 import pytest
@@ -60,8 +58,7 @@ def test_snakemake_s_own_report_has_the_same_tables_and_figures(built):
         names = " ".join(packed.namelist())
         results = next(name for name in packed.namelist() if name.endswith("results.js"))
         said = packed.read(results).decode("utf-8")
-    assert os.path.basename("report.html") in names and "evaluation.csv" in names
+    assert "report.html" in names and "evaluation.csv" in names
     for part in ("summary.csv", "differences.svg", "training.svg", "report.html"):
         assert part in said, part
     assert "95 % bootstrap" in said
-    assert subprocess.run(["true"], check=True).returncode == 0
