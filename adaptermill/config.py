@@ -27,7 +27,9 @@ from adaptermill.sources import (
     ReplaySource,
     Section,
     Source,
+    is_trajectories,
 )
+from adaptermill.trajectories.settings import Trajectories
 
 SEVEN_FAMILIES = (
     "Drag & gesture",
@@ -107,6 +109,9 @@ class Recipe(Section):
     judge: None = None
     filters: Annotated[list[str], Field(max_length=0)] = []
     dedup: Dedup = Dedup()
+    trajectories: Trajectories | None = Field(
+        None, description="makes examples of a multi-agent system's messages, not of replay rows"
+    )
     rank: Count = 16
     alpha: Annotated[Float, Field(gt=0)] = 32
     dropout: Annotated[Float, Field(ge=0, lt=1)] = 0.05
@@ -233,17 +238,33 @@ class Config(Section):
         renamed = {old: new for new, olds in self.families.items() for old in olds}
         return sorted({renamed.get(name, name) for name in SEVEN_FAMILIES})
 
+    def sources_of(self, name: str) -> list[str]:
+        """The sources that adapter `name` is made of: all of its kind, or those it lists."""
+        recipe = self.recipes[name]
+        wanted = recipe.trajectories is not None
+        named = [s.name for s in self.sources if is_trajectories(s) == wanted]
+        return named if recipe.sources == "all" else list(recipe.sources)
+
+    def shown_families(self) -> list[str]:
+        """Families that the tables show also where nothing of them is held out."""
+        return [] if all(map(is_trajectories, self.sources)) else self.seven()
+
     def own_families(self, name: str) -> list[str]:
         families = self.recipes[name].families
         return self.seven() if families == "all" else list(families)
 
     def anchor_families(self, name: str) -> list[str]:
-        """Families of the anchor pool: as given, else the seven less the adapter's own."""
+        """Families of the anchor pool: as given, else the seven less the adapter's own.
+
+        Of messages they are roles, and none are taken unless given.
+        """
         recipe = self.recipes[name]
         if recipe.beta == 0:
             return []
         if recipe.anchor_families is not None:
             return list(recipe.anchor_families)
+        if recipe.trajectories is not None:
+            return []
         own = set(self.own_families(name))
         return [family for family in self.seven() if family not in own]
 
@@ -345,6 +366,7 @@ def _check_references(config: Config, problems: list[str]) -> None:
                         f"adapters.{name}.sources: no source {source!r}; "
                         f"there are {', '.join(names)}"
                     )
+        _check_kind(config, name, recipe, problems)
         _check_parent(config, name, recipe, problems)
     if isinstance(config.evaluation.adapters, list):
         for name in config.evaluation.adapters:
@@ -353,6 +375,48 @@ def _check_references(config: Config, problems: list[str]) -> None:
                     f"evaluation.adapters: no adapter {name!r}; "
                     f"there are {', '.join(config.recipes)}"
                 )
+
+
+def _check_kind(config: Config, name: str, recipe: Recipe, problems: list[str]) -> None:
+    """Rows of browser agents and messages of a multi-agent system are fitted in their own ways."""
+    where, making = f"adapters.{name}", recipe.trajectories
+    by_name = {source.name: source for source in config.sources}
+    for source in recipe.sources if isinstance(recipe.sources, list) else []:
+        if source in by_name and is_trajectories(by_name[source]) != (making is not None):
+            text = (
+                f"{source!r} holds rollouts; say how examples are made of them by `trajectories`"
+                if making is None
+                else f"{source!r} holds no rollouts, which `trajectories` makes examples of"
+            )
+            problems.append(f"{where}.sources: {text}")
+    if not config.sources_of(name):
+        text = (
+            "no source holds rows of browser agents; for rollouts say how examples are made, for "
+            "instance `trajectories: {examples: sft}`"
+            if making is None
+            else "no source holds rollouts (format: trajectories or example_trajectories)"
+        )
+        problems.append(f"{where}: {text}")
+    if making is None:
+        return
+    if making.examples == "dpo" and recipe.method == "anchored":
+        problems.append(
+            f"{where}.trajectories.examples: dpo makes pairs, and `method: anchored` trains on "
+            "single messages: take sft or rsft. (scripts/convert_fitset.py makes pairs of an "
+            "sft fit set.)"
+        )
+    elsewhere = {
+        "families": ("all", "adapt_roles and seats"),
+        "exclude_variants": ([], "nothing: messages have no variants"),
+        "drop_done": (False, "nothing: messages have no actions"),
+        "dedup": (config.recipe.dedup, "dedup"),
+    }
+    for setting, (unset, instead) in elsewhere.items():
+        if getattr(recipe, setting) != unset:
+            problems.append(
+                f"{where}.{setting}: is for rows of browser agents; of messages, `trajectories` "
+                f"has {instead}"
+            )
 
 
 def _check_parent(config: Config, name: str, recipe: Recipe, problems: list[str]) -> None:
@@ -397,17 +461,20 @@ _NOT_YET = {
     "judges": "judges are not in this version; leave it empty",
     "filters": "filters are not in this version; leave it empty",
     "near": "near-duplicate removal is not in this version; leave it null",
+    "credit": "only `shared` is in this version (per_role needs on-policy collection)",
 }
 
 
 # Members of unions show up as parts of the path that are no keys of the file.
-_UNION_MEMBER = re.compile(rf"[\[\]()']|^(int|float|str|literal|list|{'|'.join(SOURCE_MODELS)})$")
+_UNION_MEMBER = re.compile(r"[\[\]()']|^(int|float|str|literal|list)$")
 
 
 def _lines(error: ValidationError) -> list[str]:
     lines = []
     for item in error.errors(include_url=False):
         path = [part for part in item["loc"] if not _UNION_MEMBER.search(str(part))]
+        if path[:1] == ["sources"] and path[2:3] and path[2] in SOURCE_MODELS:
+            del path[2]  # the source's format
         where = ".".join(str(part) for part in path)
         last = str(path[-1]) if path else ""
         if item["type"] == "extra_forbidden":

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from adaptermill.measurements import MEASURE_SCHEMA, common_prefix, with_prefix
-from adaptermill.models.encode import Encoder, TemplatePrefixError
+from adaptermill.models.encode import Encoded, Encoder, TemplatePrefixError
 from adaptermill.rows.dataset import image_sizes, iterate
 
 
@@ -29,11 +29,16 @@ def measure_shard(rows: Path, images: Path, encoder: Encoder) -> pa.Table:
         else:
             prompt = made.input_ids[: made.prompt_length].tolist()
             prefix = prompt if prefix is None else common_prefix([prefix, prompt])
-            line |= {
-                "prompt_tokens": made.prompt_length,
-                "target_tokens": len(made.targets),
-                "image_tokens": made.image_tokens,
-                "has_action_key": made.has_action_key,
-            }
+            line |= counts(made)
         lines.append(line)
     return with_prefix(pa.Table.from_pylist(lines, schema=MEASURE_SCHEMA), prefix)
+
+
+def counts(made: Encoded) -> dict[str, Any]:
+    """The columns of MEASURE_SCHEMA that an encoded row gives."""
+    return {
+        "prompt_tokens": made.prompt_length,
+        "target_tokens": len(made.targets),
+        "image_tokens": made.image_tokens,
+        "has_action_key": made.has_action_key,
+    }

@@ -34,8 +34,9 @@ from adaptermill.config import Config, load
 from adaptermill.errors import UserError
 from adaptermill.made import Stage, request
 from adaptermill.provenance import key
-from adaptermill.sources import ExampleSource
-from adaptermill.specs import RESULTS, STORE, WORK, Specs
+from adaptermill.message_stages import data_arguments
+from adaptermill.sources import ExampleSource, ExampleTrajectoriesSource
+from adaptermill.specs import DRAWN_BY, RESULTS, STORE, WORK, Specs
 
 # Stages whose subjects share one spec.
 SHARED_SPECS = {
@@ -68,6 +69,7 @@ class Pipeline:
         self.repository = Path(repository)
         self.specs = Specs(self.config, self.repository)
         self.sources = self.specs.sources
+        self.messages = self.specs.messages
         self._adapter_of_key: dict[str, str] = {}
         self._prepare_environment()
         # Where another Snakemake works, its jobs read these files now.
@@ -103,8 +105,8 @@ class Pipeline:
     def above(self, stage: str, subject: str) -> list[str]:
         """The small files that stand for the stages above one."""
         if stage == "scan":
-            example = isinstance(self.sources[subject], ExampleSource)
-            return [self.record("example_source", subject)] if example else []
+            drawer = DRAWN_BY.get(type(self.sources[subject]))
+            return [] if drawer is None else [self.record(drawer, subject)]
         if stage == "summarize_ingest":
             return [self.record("scan", subject)]
         if stage in ("combine_ingest", "split"):
@@ -112,14 +114,28 @@ class Pipeline:
         if stage == "merge_measures":
             scans = [self.record("scan", name) for name in self.sources]
             return ["results/base/base.json", *scans]
+        if stage == "view":
+            return ["results/base/base.json", *self.messages.source_summaries(subject)]
         if stage in ("heldout", "fitset"):
-            return [self.digest("rows"), self.digest("measures")]
+            found = [self.digest("rows"), self.digest("measures")]
+            messages = stage == "fitset" and self.messages.makes(subject)
+            return found + (self._above_messages(subject) if messages else [])
         if stage in ("tables", "card"):
             names = self.config.evaluated if stage == "tables" else [subject]
             return [self.published_mark(name) for name in ["base", *names]]
         if stage == "report":
             return [self.record("tables", "all")]
         return []
+
+    def _above_messages(self, name: str) -> list[str]:
+        """What decides a fit set of messages beside the row index, which has no rewards."""
+        viewed = [self.record("view", name)] if self.messages.has_view(name) else []
+        return [*self.messages.source_summaries(name), *viewed]
+
+    def fitset_above(self, name: str) -> list[str]:
+        """What stands above a fit set; behind the checkpoints that write it."""
+        self.digests()
+        return self.above("fitset", name)
 
     def digest(self, table: str) -> str:
         """The file that holds the hash of `rows` or `measures`, written when the hash changes.
@@ -157,9 +173,8 @@ class Pipeline:
     def stages(self) -> list[Stage]:
         """Every stage that keeps a record, those above first."""
         specs = self.specs.all()
-        examples = [name for stage, name in specs if stage == "example_source"]
         subjects = {
-            "example_source": examples,
+            **{stage: [n for s, n in specs if s == stage] for stage in DRAWN_BY.values()},
             "scan": self.sources,
             "summarize_ingest": self.sources,
             "combine_ingest": ["all"],
@@ -167,6 +182,7 @@ class Pipeline:
             "split": ["all"],
             "merge_measures": ["all"],
             "heldout": ["validation"],
+            "view": [name for stage, name in specs if stage == "view"],
             "fitset": self.config.recipes,
             "tables": ["all"],
             "report": ["all"],
@@ -235,16 +251,25 @@ class Pipeline:
         """All of a source's `shards`, `images` or `quarantine` files."""
         return [f"results/ingest/{name}/{kind}/{shard}.parquet" for shard in self.shards(name)]
 
-    def ingest_folders(self) -> list[str]:
-        return [f"results/ingest/{name}" for name in self.sources]
 
     def data_arguments(self) -> str:
-        return " ".join(f"--data {folder}" for folder in self.ingest_folders())
+        return data_arguments(self.sources)
+
+    def training_data(self, wanted: str) -> str:
+        """Where the rows lie of the adapter with that key: its own view of them comes first."""
+        name = self.adapter_named_by(wanted)
+        viewed = self.messages.has_view(name)
+        own = f"--data {self.messages.view_folder(name)} " if viewed else ""
+        return own + self.data_arguments()
 
     def drawn(self, name: str) -> list[str]:
         """What must be drawn before the source can be scanned: nothing, unless it is an example."""
-        example = isinstance(self.sources[name], ExampleSource)
-        return [f"results/example/{name}.json"] if example else []
+        done = {
+            ExampleSource: f"results/example/{name}.json",
+            ExampleTrajectoriesSource: f"results/example/trajectories/{name}.json",
+        }
+        found = done.get(type(self.sources[name]))
+        return [] if found is None else [found]
 
     # ---- base and measures ---------------------------------------------------------------------
 

@@ -110,8 +110,41 @@ class ExampleSource(Section):
     action_schema: None = None
 
 
+class TrajectoriesSource(Section):
+    """Rollouts of a multi-agent system."""
+
+    name: Annotated[str, Field(pattern=f"^{NAME}$")]
+    format: Literal["trajectories"]
+    path: str | list[str] = Field(
+        description="a run's folder, a folder of runs, a file, a list of them, or globs"
+    )
+    action_schema: None = None
+
+    @property
+    def paths(self) -> list[str]:
+        return [self.path] if isinstance(self.path, str) else list(self.path)
+
+
+class ExampleTrajectoriesSource(Section):
+    """Rollouts of four agents on questions of arithmetic, which the pipeline makes itself."""
+
+    name: Annotated[str, Field(pattern=f"^{NAME}$")]
+    format: Literal["example_trajectories"]
+    queries: Annotated[Int, Field(ge=1, le=1_000_000)] = 60
+    rollouts: Count = Field(4, description="per query")
+    seed: Int = 0
+    action_schema: None = None
+
+
 Source = Annotated[
-    ReplaySource | ExampleSource | OpenaiSource | SharegptSource | TrlSource | BrowserUseSource,
+    ReplaySource
+    | ExampleSource
+    | OpenaiSource
+    | SharegptSource
+    | TrlSource
+    | BrowserUseSource
+    | TrajectoriesSource
+    | ExampleTrajectoriesSource,
     Field(discriminator="format"),
 ]
 
@@ -120,3 +153,8 @@ SOURCE_MODELS: dict[str, type[Section]] = {
     model.model_fields["format"].annotation.__args__[0]: model
     for model in get_args(get_args(Source)[0])
 }
+
+
+def is_trajectories(source: Section) -> bool:
+    """Whether the source holds rollouts of a multi-agent system."""
+    return isinstance(source, (TrajectoriesSource, ExampleTrajectoriesSource))

@@ -19,9 +19,16 @@ from typing import Any
 from adaptermill.atomic import write_if_changed
 from adaptermill.config import Config
 from adaptermill.errors import UserError
+from adaptermill.message_stages import MessageStages
 from adaptermill.provenance import code_fingerprint, code_parts, key
 from adaptermill.report.assets import digest as templates_digest
-from adaptermill.sources import ExampleSource, JsonlSource, ReplaySource
+from adaptermill.sources import (
+    ExampleSource,
+    ExampleTrajectoriesSource,
+    JsonlSource,
+    ReplaySource,
+    is_trajectories,
+)
 
 RESULTS = Path("results")
 WORK = RESULTS / ".work"
@@ -44,6 +51,8 @@ TRAINING_SETTINGS = (
 # Held-out rows of each family that the report shows.
 GALLERY_ROWS = 12
 NOT_FOR_SELECTION = {"init_from", *TRAINING_SETTINGS} - {"seed", "batch_rows", "beta"}
+# The stage that draws each kind of example.
+DRAWN_BY = {ExampleSource: "example_source", ExampleTrajectoriesSource: "example_trajectories"}
 
 
 class Specs:
@@ -53,6 +62,7 @@ class Specs:
         self.config = config
         self.repository = repository
         self.sources = {source.name: source for source in config.sources}
+        self.messages = MessageStages(config)
         self._fingerprints: dict[str, str] = {}
         self._noted_code: dict[str, str] | None = None
 
@@ -123,9 +133,9 @@ class Specs:
             }
 
         for name, source in self.sources.items():
-            if isinstance(source, ExampleSource):
-                drawn = {"episodes": source.episodes, "seed": source.seed}
-                add("example_source", name, "example_source", drawn)
+            if (drawer := DRAWN_BY.get(type(source))) is not None:
+                drawn = source.model_dump(include={"episodes", "queries", "rollouts", "seed"})
+                add(drawer, name, drawer, drawn)
             add("scan", name, "scan", self._scan_settings(name))
             add("ingest", name, "ingest", self._ingest_settings(name))
         limit = config.ingest.max_quarantined
@@ -140,13 +150,15 @@ class Specs:
         heldout = {"side": "validation", "max_tokens": config.base.max_tokens}
         add("heldout", "validation", "heldout", heldout)
         for name in config.recipes:
-            add("fitset", name, "fitset", self.fitset_settings(name))
+            if self.messages.has_view(name):
+                add("view", name, "view_messages", self.messages.view_settings(name))
+            add("fitset", name, self.messages.fitset_script(name), self.fitset_settings(name))
             add("train", name, "train", {**self.train_settings(name), "versions": self.versions()})
             specs["train", name]["noted"] = self.noted(name)
         add("evaluate", "all", "evaluate", self.evaluate_settings())
         tables = {
             "adapters": config.evaluated,
-            "families": config.seven(),
+            "families": config.shown_families(),
             "bootstrap": config.evaluation.bootstrap,
             "tolerance": config.evaluation.tolerance,
             "seed": config.evaluation.seed,
@@ -170,7 +182,7 @@ class Specs:
             "ingest_code": self.code("ingest"),
             "ingest": self._ingest_settings(name),
         }
-        if not isinstance(source, ExampleSource):
+        if type(source) not in DRAWN_BY:
             from adaptermill.rows.scan import stat_digest
 
             cache = Path(self.scan_cache(name))
@@ -186,6 +198,8 @@ class Specs:
         }
         if isinstance(source, (ReplaySource, ExampleSource)):
             return {**settings, "family": source.family}
+        if is_trajectories(source):
+            return settings
         settings["families"] = source.families.model_dump(exclude_none=True)
         if isinstance(source, JsonlSource):
             return {**settings, "episode": source.episode}
@@ -195,8 +209,9 @@ class Specs:
         }
 
     def _format(self, name: str) -> str:
+        drawn_as = {ExampleSource: "replay", ExampleTrajectoriesSource: "trajectories"}
         source = self.sources[name]
-        return "replay" if isinstance(source, ExampleSource) else source.format
+        return drawn_as.get(type(source)) or source.format
 
     def scan_cache(self, name: str) -> str:
         """What is known of a source's files since they were last looked at."""
@@ -219,14 +234,19 @@ class Specs:
 
     def fitset_settings(self, name: str) -> dict[str, Any]:
         recipe = self.config.recipes[name]
-        settings = {
-            "adapter": name,
-            "recipe": recipe.model_dump(exclude=NOT_FOR_SELECTION),
-            "max_tokens": self.config.base.max_tokens,
-            "families_all": self.config.seven(),
-            "own_families": self.config.own_families(name),
-            "anchor_families": self.config.anchor_families(name),
-        }
+        if self.messages.makes(name):
+            settings = self.messages.fitset_settings(name, NOT_FOR_SELECTION)
+        else:
+            settings = {
+                "adapter": name,
+                "recipe": recipe.model_dump(exclude=NOT_FOR_SELECTION | {"trajectories"}),
+                "max_tokens": self.config.base.max_tokens,
+                "families_all": self.config.seven(),
+                "own_families": self.config.own_families(name),
+                "anchor_families": self.config.anchor_families(name),
+            }
+            if any(map(is_trajectories, self.config.sources)):
+                settings["recipe"]["sources"] = self.config.sources_of(name)
         if recipe.episode_ids is not None:
             try:
                 listed = Path(recipe.episode_ids).read_text(encoding="utf-8")
@@ -273,6 +293,8 @@ class Specs:
         source = self.sources[name]
         if isinstance(source, ExampleSource):
             return [str(RESULTS / "example" / "sources" / name)]
+        if isinstance(source, ExampleTrajectoriesSource):
+            return [str(RESULTS / "example" / "trajectories" / name)]
         return source.paths
 
     def base_folder(self) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 
 from adaptermill.made import Stage
 from adaptermill.pipeline import Pipeline
-from adaptermill.specs import RESULTS, STORE
+from adaptermill.specs import DRAWN_BY, RESULTS, STORE
 
 FRESH, STALE, UNDECIDED = "fresh", "stale", "undecided"
 
@@ -57,9 +57,11 @@ def _status(
     causes = list(shared)
     if not causes:
         for above in pipeline.config.lineage(name):
-            if ("fitset", above) in outdated:
-                text = outdated["fitset", above]
-                causes.append(text if above == name else f"{above}: {text}")
+            for stage in ("view", "fitset"):
+                if (stage, above) in outdated:
+                    text = outdated[stage, above]
+                    causes.append(text if above == name else f"{above}: {text}")
+                    break
     found = None if causes else pipeline.key_on_disk(name)
     published = _read(RESULTS / "adapters" / name / "training.json")
     if found is None:
@@ -82,7 +84,7 @@ def _status(
 
 def _shared_causes(pipeline: Pipeline, outdated: dict[tuple[str, str], str]) -> list[str]:
     """Why no adapter can be decided: stages that all of them stand on."""
-    scans = [outdated[key] for key in outdated if key[0] in ("example_source", "scan")]
+    scans = [outdated[key] for key in outdated if key[0] in (*DRAWN_BY.values(), "scan")]
     others = [key for key in outdated if key[0] in ("summarize_ingest", "base", "split")]
     if scans:
         # Those below only follow, unless their own settings changed too.

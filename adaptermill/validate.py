@@ -12,7 +12,7 @@ from adaptermill.config import Config
 from adaptermill.errors import UserError
 from adaptermill.rows.readers import READERS
 from adaptermill.sizes import readable
-from adaptermill.sources import BrowserUseSource, FileSource, ReplaySource
+from adaptermill.sources import BrowserUseSource, FileSource, ReplaySource, TrajectoriesSource
 
 # Bytes under results/ per byte of raw input: shards hold the screenshots once more.
 RESULTS_PER_INPUT = 1.3
@@ -33,7 +33,7 @@ def findings(config: Config) -> list[Finding]:
     for source in config.sources:
         if isinstance(source, ReplaySource):
             needed += _check_replay(source, found)
-        elif isinstance(source, FileSource):
+        elif isinstance(source, (FileSource, TrajectoriesSource)):
             needed += _check_files(source, found)
     _check_base(config.base.model, found)
     for name, recipe in config.recipes.items():
@@ -82,7 +82,7 @@ def _check_replay(source: ReplaySource, found: list[Finding]) -> int:
     return total
 
 
-def _check_files(source: FileSource, found: list[Finding]) -> int:
+def _check_files(source: FileSource | TrajectoriesSource, found: list[Finding]) -> int:
     """Notes what is wrong with the source's files; returns their bytes, without images beside."""
     prompt = source.system_prompt if isinstance(source, BrowserUseSource) else None
     if prompt is not None and not os.path.isfile(prompt):

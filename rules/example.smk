@@ -26,6 +26,30 @@ rule example_source:
         '; echo "$made" > {output.made}'
 
 
+rule example_trajectories:
+    input:
+        spec="results/.work/specs/example_trajectories/{source}.json",
+        requested="results/.work/requests/example_trajectories/{source}",
+    output:
+        made="results/.work/made/example_trajectories/{source}",
+        done="results/example/trajectories/{source}.json",
+    log:
+        "results/logs/example_trajectories/{source}.log",
+    conda:
+        "../envs/data.yaml"
+    resources:
+        **pipeline.resources("example_trajectories"),
+    params:
+        folder=lambda wildcards: pipeline.specs.raw_paths(wildcards.source)[0],
+    message:
+        "Drawing the example rollouts of source {wildcards.source}"
+    shell:
+        "made=$(sha256sum {input.spec}); "
+        'python "$SCRIPTS/example_trajectories.py" --spec {input.spec} --output {params.folder}'
+        " --summary {output.done} 2>&1 | tee {log}"
+        '; echo "$made" > {output.made}'
+
+
 rule example_base:
     output:
         folder=directory("results/.store/bases/{key}"),

@@ -21,7 +21,7 @@ rule train:
         spec=lambda wildcards, resources: pipeline.train_spec(wildcards.key),
         start=lambda wildcards, resources: pipeline.start_argument(wildcards.key),
         launch=lambda wildcards, threads, resources: pipeline.launch("train", threads),
-        data=lambda wildcards, resources: pipeline.data_arguments(),
+        data=lambda wildcards, resources: pipeline.training_data(wildcards.key),
         running=lambda wildcards, resources: pipeline.running_arguments(),
         state="results/.work/training/{key}",
     message:

@@ -12,21 +12,13 @@ import sys
 from pathlib import Path
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from adaptermill.atomic import replacing, write_json
 from adaptermill.errors import UserError, run_command
-from adaptermill.fitsets.composition import DROPPED_SCHEMA, FITSET_SCHEMA, composition
+from adaptermill.fitsets.composition import composition
+from adaptermill.fitsets.files import write_fitset
 from adaptermill.fitsets.lengths import with_lengths
-from adaptermill.fitsets.plan import make_plan, to_table
+from adaptermill.fitsets.plan import make_plan
 from adaptermill.fitsets.select import fitset_columns, select
-
-
-def write(frame: pd.DataFrame, schema: pa.Schema, path: Path) -> None:
-    table = pa.Table.from_pandas(frame[schema.names], schema=schema, preserve_index=False)
-    with replacing(path) as temporary:
-        pq.write_table(table.replace_schema_metadata(None), temporary, compression="zstd")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -65,11 +57,7 @@ def main(argv: list[str] | None = None) -> None:
     dropped = chosen.dropped_table()
     made = composition(settings["adapter"], len(rows), fitset, dropped, plan, recipe["batch_rows"])
 
-    write(fitset, FITSET_SCHEMA, arguments.output_folder / "fitset.parquet")
-    write(dropped, DROPPED_SCHEMA, arguments.output_folder / "dropped.parquet")
-    with replacing(arguments.output_folder / "plan.parquet") as temporary:
-        pq.write_table(to_table(plan), temporary, compression="zstd")
-    write_json(arguments.output_folder / "composition.json", made)
+    write_fitset(arguments.output_folder, fitset, dropped, plan, made)
     kept = ", ".join(f"{count} {kind}" for kind, count in made["kept"].items())
     print(
         f"{settings['adapter']}: {kept} rows of {made['input']}; {made['plan']['rows']} in "

@@ -19,7 +19,7 @@ FITSET_SCHEMA = pa.schema(
         pa.field("family", pa.string(), nullable=False),
         pa.field("op", pa.string(), nullable=False),
         pa.field("variant", pa.string(), nullable=False),
-        # ce or anchor
+        # ce or anchor; chosen or rejected (of a pair, whose prompt is the chosen row's)
         pa.field("kind", pa.string(), nullable=False),
         # of trajectories and judged sets; null for replay rows
         pa.field("seat", pa.int32()),
@@ -56,11 +56,15 @@ def identities(fitset: pd.DataFrame, plan: Sequence[Line]) -> dict[str, str]:
     """The hashes that enter the adapter's key: of the fit set's rows, and of the plan.
 
     A row counts by its content: the same row under another name (a copied episode, a renamed
-    source) changes nothing that is learned.
+    source) changes nothing that is learned. Of pairs it counts who is with whom.
     """
     contents = dict(zip(fitset["row_id"], fitset["content_hash"], strict=True))
+    columns = ["kind", "content_hash"]
+    if fitset["pair_id"].notna().any():
+        columns += ["pair_content", "seat", "query_id"]
+    lines = fitset[columns].itertuples(index=False, name=None)
     return {
-        "fitset": lines_hash(sorted(zip(fitset["kind"], fitset["content_hash"], strict=True))),
+        "fitset": lines_hash(sorted(lines)),
         "plan": lines_hash(
             (line.epoch, line.position, line.kind, contents[line.row_id]) for line in plan
         ),
@@ -75,12 +79,14 @@ def composition(
     plan: Sequence[Line],
     batch_rows: int,
 ) -> dict[str, Any]:
-    """Counts of a fit set. `input` is always the kept rows plus those dropped by reason."""
-    kept = _counts(fitset["kind"])
+    """Counts of a fit set. `input` is always the kept rows plus those dropped by reason.
+
+    A row that stands in pairs on both sides is kept as `chosen+rejected`.
+    """
+    kept = _counts(_kind_of_rows(fitset))
     reasons = _counts(dropped["reason"])
     assert sum(kept.values()) + sum(reasons.values()) == rows, "rows are neither kept nor dropped"
-    ce = fitset[fitset["kind"] == "ce"]
-    targets = ce["target_hash"].value_counts()
+    targets = fitset.loc[fitset["kind"].isin(["ce", "chosen"]), "target_hash"].value_counts()
     return {
         "adapter": adapter,
         "input": rows,
@@ -90,7 +96,7 @@ def composition(
         "by_op": _counts_by_kind(fitset, "op"),
         "by_variant": _counts_by_kind(fitset, "variant"),
         "distinct_targets": len(targets),
-        "top_target_share": round(float(targets.iloc[0] / len(ce)), 6) if len(ce) else 0.0,
+        "top_target_share": round(float(max(targets, default=0) / max(1, targets.sum())), 6),
         "plan": {
             "rows": len(plan),
             "epochs": 1 + max((line.epoch for line in plan), default=-1),
@@ -98,6 +104,14 @@ def composition(
         },
         "hashes": identities(fitset, plan),
     }
+
+
+def _kind_of_rows(fitset: pd.DataFrame) -> pd.Series:
+    """The kind of every row, or its kinds."""
+    if fitset["row_id"].is_unique:
+        return fitset["kind"]
+    kinds = fitset.drop_duplicates(["row_id", "kind"]).sort_values("kind")
+    return kinds.groupby("row_id")["kind"].agg("+".join)
 
 
 def _counts(values: pd.Series) -> dict[str, int]:

@@ -133,7 +133,7 @@ def _take_shares(chosen: Selection, recipe: Mapping[str, Any]) -> None:
     inside = [in_fraction(key, recipe["fraction"]) for key in chosen.kept["fraction_key"]]
     chosen.drop(~pd.Series(inside, chosen.kept.index, dtype=bool), "selection", "fraction")
     if recipe["episode_ids"] is not None:
-        listed = _listed(Path(recipe["episode_ids"]))
+        listed = listed_sources(Path(recipe["episode_ids"]))
         inside = [listed.issuperset(sources) for sources in chosen.kept["sources"]]
         chosen.drop(~pd.Series(inside, chosen.kept.index, dtype=bool), "selection", "not_listed")
     if recipe["drop_done"]:
@@ -142,7 +142,7 @@ def _take_shares(chosen: Selection, recipe: Mapping[str, Any]) -> None:
         chosen.drop(chosen.kept["row_id"].isin(last), "selection", "done_step")
 
 
-def _listed(path: Path) -> set[str]:
+def listed_sources(path: Path) -> set[str]:
     """The sources that a file names, one per line."""
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")

@@ -6,6 +6,9 @@
 The prompt is the chat template over the messages with the generation prompt; the target and the
 end-of-turn token follow, and only they are supervised. Text that merely looks like a control token
 of the base is cut in two before it is tokenised, so it reaches the model as text.
+
+Messages may end with an assistant's message marked `"prefill": true`: the beginning of the answer,
+which was given. It belongs to the prompt, and the target goes on from it.
 """
 
 from __future__ import annotations
@@ -203,10 +206,14 @@ class Encoder:
     def _pieces(self, messages: Messages, target: str | None) -> tuple[list[str], list[str]]:
         """Prompt and target (with end-of-turn), cut where a look-alike must be broken."""
         mark = _unused_mark(messages, target or "")
+        given = prefill_of(messages)
+        if given:
+            messages = messages[:-1]
         try:
-            prompt = self._apply(self._contents(messages, mark)).split(mark)
+            prompt = self._apply(self._contents(messages, mark))
         except (TemplateError, TypeError) as error:  # of roles or parts that it does not know
             raise TemplatePrefixError(f"the chat template refuses the messages: {error}") from None
+        prompt = (prompt + self._marked(given, mark)).split(mark)
         if target is None:
             return prompt, []
         return prompt, (self._marked(target, mark) + self.end_of_turn).split(mark)
@@ -298,6 +305,9 @@ class Encoder:
         prompt_ids, _ = self._tokenise(prompt)
         if target is None:
             ids, ends = prompt_ids, []
+        elif prefill_of(messages):
+            # What was given was tokens already when the answer began.
+            ids, ends = self._tokenise([*prompt, *answer])
         else:
             # Prompt and target meet inside one piece: the full text is tokenised as it stands.
             ids, ends = self._tokenise([*prompt[:-1], prompt[-1] + answer[0], *answer[1:]])
@@ -345,6 +355,14 @@ class Encoder:
             for name in ("mm_token_type_ids", "token_type_ids")
             if name in self.multimodal.model_input_names
         }
+
+
+def prefill_of(messages: Messages) -> str:
+    """The beginning of the answer that the messages end with; empty where none is given."""
+    last = messages[-1] if messages else {}
+    given = last.get("content")
+    marked = last.get("prefill") is True and last["role"] == "assistant"
+    return given if marked and isinstance(given, str) else ""
 
 
 def _unused_mark(messages: Messages, target: str) -> str:

@@ -200,9 +200,10 @@ class ShardWriter:
         draft = self.reader.draft(parse(line.data), line, unit)
         record = draft.record
         check_record(record)
-        row_id = f"{self.source}/{record['task_id']}/{record['step']}"
+        name = record["step"] if draft.name is None else draft.name
+        row_id = f"{self.source}/{record['task_id']}/{name}"
         if row_id in self.row_ids:
-            message = f"step {record['step']} of {record['task_id']} is there already"
+            message = f"step {name} of {record['task_id']} is there already"
             raise Problem("duplicate_row_id", message)
         parts = list(image_parts(record["messages"]))
         images = [self._image(part["image_url"]["url"], unit.folder) for part in parts]
@@ -227,6 +228,7 @@ class ShardWriter:
         named = isinstance(parts, list) and parts and all(isinstance(p, str) for p in parts)
         parts = parts if named else None
         episode = record["task_id"] if draft.episode is None else draft.episode
+        sources = sources_of(episode, parts) if draft.source is None else [draft.source]
         fields = {
             name: None if name in ("messages", "target") else value
             for name, value in draft.kept.items()
@@ -240,8 +242,8 @@ class ShardWriter:
             "step": record["step"],
             "family": record["family"],
             "op": record["op"],
-            "variant": variant_of(episode, bool(parts)),
-            "sources": sources_of(episode, parts),
+            "variant": variant_of(episode, bool(parts)) if draft.source is None else "plain",
+            "sources": sources,
             "macro": _text(record.get("macro", described.get("macro"))),
             "site": _text(record.get("site", described.get("site"))),
             "success": success if isinstance(success, bool) else None,

@@ -11,6 +11,7 @@ from adaptermill.rows.readers.openai import OpenaiReader
 from adaptermill.rows.readers.reader import Reader
 from adaptermill.rows.readers.replay import ReplayReader
 from adaptermill.rows.readers.sharegpt import SharegptReader
+from adaptermill.rows.readers.trajectories import TrajectoriesReader
 from adaptermill.rows.readers.trl import TrlReader
 
 READERS: dict[str, type[Reader]] = {
@@ -19,4 +20,5 @@ READERS: dict[str, type[Reader]] = {
     "sharegpt": SharegptReader,
     "trl": TrlReader,
     "browser_use": BrowserUseReader,
+    "trajectories": TrajectoriesReader,
 }

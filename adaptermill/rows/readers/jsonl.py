@@ -43,6 +43,9 @@ class JsonlReader:
 
     unit: ClassVar[str] = "run of line"
     listed_is_all: ClassVar[bool] = False
+    # What counts of a folder: globs, each before one of SUFFIXES.
+    patterns: ClassVar[Sequence[str]] = ("*",)
+    suffixes: ClassVar[Sequence[str]] = SUFFIXES
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.families = Families(settings["families"])
@@ -64,18 +67,28 @@ class JsonlReader:
     @classmethod
     def files(cls, paths: Sequence[str]) -> list[Path]:
         """The files that `paths` name; `UserError` when two of them would name the same rows."""
-        patterns = [f"*{suffix}" for suffix in SUFFIXES]
-        wanted = f"give a file or a folder of files that end in {', '.join(SUFFIXES)}"
+        patterns = [start + suffix for start in cls.patterns for suffix in cls.suffixes]
+        wanted = f"give a file or a folder of files that end in {', '.join(cls.suffixes)}"
         files = named_files(paths, patterns, wanted)
-        by_stem: dict[str, Path] = {}
+        by_label: dict[str, Path] = {}
         for file in files:
-            other = by_stem.setdefault(_stem(file.name), file)
+            other = by_label.setdefault(cls.label(file), file)
             if other is not file:
                 raise UserError(
-                    f"{other} and {file} would both name their rows {_stem(file.name)}-<line>; "
+                    f"{other} and {file} would both name their rows {cls.label(file)}-<line>; "
                     "rename one, or make it a source of its own"
                 )
         return files
+
+    @classmethod
+    def place(cls, path: Path) -> tuple[Path, str]:
+        """Root and file of the units of `path`; the file is what counts and refusals name."""
+        return path.parent, path.name
+
+    @classmethod
+    def label(cls, path: Path) -> str:
+        """What the rows of `path` are called, before their line's number."""
+        return _stem(path.name)
 
     @classmethod
     def find(cls, paths: Sequence[str], run_bytes: float, cache: HashCache) -> Found:
@@ -92,8 +105,8 @@ class JsonlReader:
             except OSError as error:
                 raise UserError(f"{path} cannot be read: {error.strerror}") from None
             for start, end, line, sha256, text_bytes, images in runs:
-                name = f"{_stem(path.name)}:{line}"
-                unit = Unit(name, path.parent, path.name, start, end, line)
+                name = f"{cls.label(path)}:{line}"
+                unit = Unit(name, *cls.place(path), start, end, line)
                 contents.append(with_images(unit, ["lines", sha256], text_bytes, images, cache))
         if not contents:
             raise UserError(f"there is no line in {', '.join(paths)}")
@@ -156,7 +169,7 @@ class JsonlReader:
         op = record.get("op")
         op = op if isinstance(op, str) and op else action_name(talk.target)
         made = {
-            "task_id": f"{_stem(unit.file)}-{line.number}",
+            "task_id": f"{self.label(unit.path)}-{line.number}",
             "step": 0,
             "family": self.families.of(record, op),
             "op": op,

@@ -112,7 +112,8 @@ class Draft:
 
     `record` has what `records.check_record` wants; `kept` is what the row gives back when it is
     read (the record, unless the reader filled something in). `episode` is the name that the variant
-    and the sources are taken from; None: the record's task_id.
+    and the sources are taken from; None: the record's task_id. `source` is the one source of a row
+    whose name says nothing else. `name` ends the row's id; None: its step.
     """
 
     record: Mapping[str, Any]
@@ -121,6 +122,8 @@ class Draft:
     trainable: bool = True
     # Images that are part of the line itself are stored once, and named by their hash in the row.
     name_images: bool = False
+    source: str | None = None
+    name: str | None = None
 
 
 class Reader(Protocol):
