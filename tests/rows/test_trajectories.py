@@ -226,10 +226,9 @@ def test_recorded_rollouts_are_all_read(tmp_path):
             line = json.loads(text)
             for record, message in zip(messages_of(line), line["messages_by_agent"], strict=True):
                 last = record["messages"][-1]
-                assert last.get("content", "") * bool(last.get("prefill")) + record["target"] == (
-                    message["output"]
-                ), (path, number)
-                given += "prefill" in last
+                begun = last["content"] if last.get("prefill") else ""
+                assert begun + record["target"] == message["output"], (path, number)
+                given += begun == "<think>"
     assert given == 30
 
 
