@@ -33,8 +33,8 @@ from snakemake.io import ancient, checkpoint_target
 from adaptermill.config import Config, load
 from adaptermill.errors import UserError
 from adaptermill.made import Stage, request
-from adaptermill.provenance import key
 from adaptermill.message_stages import data_arguments
+from adaptermill.provenance import key
 from adaptermill.sources import ExampleSource, ExampleTrajectoriesSource
 from adaptermill.specs import DRAWN_BY, RESULTS, STORE, WORK, Specs
 
