@@ -82,10 +82,13 @@ def pair_lines(messages: pd.DataFrame, pairs: pd.DataFrame) -> pd.DataFrame:
     worst = messages.loc[pairs["rejected"]].assign(kind="rejected").reset_index(drop=True)
     worst[_OF_PROMPT] = best[_OF_PROMPT]
     under = zip(best["prompt_hash"], worst["target"], strict=True)
-    worst["content_hash"] = [digest(prompt, target) for prompt, target in under]
-    lines = pd.concat([best.assign(_side=0), worst.assign(_side=1)])
-    lines["pair_id"] = pairs["pair_id"].reindex(lines.index)
-    # What tells one pair from another, whatever its rows are called.
-    lines["pair_content"] = (best["content_hash"] + worst["content_hash"]).reindex(lines.index)
-    ordered = lines.rename_axis("_pair").sort_values(["_pair", "_side"], kind="stable")
+    contents = [digest(prompt, target) for prompt, target in under]
+    both = [one + other for one, other in zip(best["content_hash"], contents, strict=True)]
+    worst["content_hash"] = pd.Series(contents, worst.index, dtype=object)
+    lines = [
+        # `pair_content` tells one pair from another, whatever its rows are called.
+        side.assign(pair_id=pairs["pair_id"].to_numpy(), pair_content=both, _side=number)
+        for number, side in enumerate((best, worst))
+    ]
+    ordered = pd.concat(lines).rename_axis("_pair").sort_values(["_pair", "_side"], kind="stable")
     return ordered.drop(columns="_side").reset_index(drop=True)

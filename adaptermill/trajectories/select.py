@@ -164,8 +164,8 @@ def _take_whole(chosen: MessageSelection, making: Mapping[str, Any]) -> None:
     chosen.drop(unfit.notna(), "measure", unfit, chosen.kept["unfit_detail"])
     for name in ("prompt", "target"):
         most, counts = making[f"max_{name}_tokens"], chosen.kept[f"{name}_tokens"]
-        said = counts.map(lambda count: f"{count:.0f} tokens")
-        details = said + f", max_{name}_tokens is {most}"
+        said = [f"{count:.0f} tokens, max_{name}_tokens is {most}" for count in counts]
+        details = pd.Series(said, counts.index, dtype=object)
         chosen.drop(counts > most, "length", f"{name}_too_long", details)
 
 
