@@ -13,7 +13,7 @@ import itertools
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, field_validator
 
@@ -524,4 +524,8 @@ def _step(model: Any, part: int | str) -> Any:
         return (inner,)
     field = model.model_fields.get(part)
     annotation = field.annotation if field else None
-    return annotation if isinstance(annotation, type) and issubclass(annotation, Section) else None
+    # A section, or one that may be null.
+    for member in (annotation, *get_args(annotation)):
+        if isinstance(member, type) and issubclass(member, Section):
+            return member
+    return None

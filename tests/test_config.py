@@ -90,3 +90,64 @@ def test_renamed_families_count_among_the_seven():
     config = load({**SMALL, "families": renamed})
     assert "Typing" in config.anchor_families("drag")
     assert "Text entry" not in config.seven() and len(config.seven()) == 6
+
+
+MAS = {"name": "mas", "format": "example_trajectories"}
+MIXED = {"sources": [*SMALL["sources"], MAS]}
+
+
+def with_messages(**recipe) -> dict:
+    return {**MIXED, "adapters": {"m": {"beta": 0, **recipe}, "drag": {}}}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "expected"),
+    [
+        ({"trajectories": {"tua": 1}}, ["m.trajectories.tua: unknown key", "'tau'"]),
+        ({"trajectories": {"tau": 1.5}}, ["m.trajectories.tau: 1.5"]),
+        ({"trajectories": {"credit": "per_role"}}, ["trajectories.credit", "only `shared`"]),
+        ({"trajectories": {"pass_band": [1, 0]}}, ["trajectories.pass_band", "strictly inside"]),
+        ({"trajectories": {"seats": []}}, ["trajectories.seats"]),
+        ({"trajectories": {"fit_prompt": {}}}, ["trajectories.fit_prompt"]),
+        ({"trajectories": {"fit_prompt": [{"role": "robot", "content": ""}]}}, ["role: 'robot'"]),
+        ({"trajectories": {"examples": "dpo"}}, ["dpo makes pairs", "sft or rsft"]),
+        ({"trajectories": {}, "sources": ["example"]}, ["m.sources: 'example' holds no rollouts"]),
+        ({"sources": ["mas"]}, ["m.sources: 'mas' holds rollouts", "`trajectories`"]),
+        ({"trajectories": {}, "families": ["planner"]}, ["m.families", "adapt_roles and seats"]),
+        ({"trajectories": {}, "drop_done": True}, ["m.drop_done: is for rows of browser agents"]),
+        ({"trajectories": {}, "exclude_variants": ["chain"]}, ["m.exclude_variants"]),
+        ({"trajectories": {}, "dedup": {"cap": 2}}, ["m.dedup", "`trajectories` has dedup"]),
+    ],
+)
+def test_messages_and_rows_of_browser_agents_keep_apart(recipe, expected):
+    with pytest.raises(UserError) as refused:
+        load(with_messages(**recipe))
+    for text in expected:
+        assert text in str(refused.value)
+
+
+def test_all_sources_are_all_of_an_adapter_s_kind():
+    config = load(with_messages(trajectories={"examples": "rsft"}))
+    assert (config.sources_of("m"), config.sources_of("drag")) == (["mas"], ["example"])
+    assert config.anchor_families("m") == []
+    with pytest.raises(UserError, match=r"adapters\.drag: no source holds rows of browser agents"):
+        load({**with_messages(trajectories={}), "sources": [MAS]})
+    with pytest.raises(UserError, match=r"adapters\.m: no source holds rollouts"):
+        load({**with_messages(trajectories={}), "sources": SMALL["sources"]})
+
+
+def test_settings_of_messages_are_inherited_key_by_key_and_swept_as_a_whole():
+    recipe = {"beta": 0, "trajectories": {"tau": 0.5, "dedup": {"cap": 7}}}
+    grid = {"trajectories": [{"examples": "sft"}, {"examples": "rsft"}]}
+    config = load(
+        {
+            "sources": [MAS],
+            "recipe": recipe,
+            "adapters": {"m": {"trajectories": {"max_pairs": 2}}},
+            "sweeps": {"s": {"from": "m", "grid": grid}},
+        }
+    )
+    made = config.recipes["m"].trajectories
+    assert (made.tau, made.dedup.cap, made.dedup.key, made.max_pairs) == (0.5, 7, "target", 2)
+    assert config.recipes["s_trajectories_examples_rsft"].trajectories.examples == "rsft"
+    assert config.shown_families() == []

@@ -265,3 +265,45 @@ def test_a_text_only_base_leaves_images_out(text_only: BaseRef):
         "<|im_end|>",
     ]
     assert encoder.measure(messages, TARGET, [(64, 64)]).total == len(encoded.input_ids)
+
+
+# ---- the beginning of an answer that was given ---------------------------------------------------
+
+
+def begun(text: str, **changes: Any) -> list[dict[str, Any]]:
+    return [*ask("Go."), {"role": "assistant", "content": text, "prefill": True, **changes}]
+
+
+@pytest.mark.parametrize("given", ["<think>", "<think>so</think>", "I say: ", "<|im_end|>"])
+@pytest.mark.parametrize("target", [" 4", "\n\n4", "4", TARGET, "</think>"])
+def test_what_was_given_belongs_to_the_prompt_and_is_never_supervised(encoder, given, target):
+    encoded = encoder.encode(begun(given), target, [])
+    plain = encoder.encode(ask("Go."), None, []).input_ids
+    alone = encoder.encode(begun(given), None, []).input_ids
+    assert encoded.input_ids[: encoded.prompt_length].equal(alone)
+    assert encoder.render(begun(given)) == encoder.render(ask("Go.")) + given
+    assert encoder.tokenizer.decode(encoded.targets) == target + "<|im_end|>"
+    assert encoder.tokenizer.decode(alone[len(plain) :]) == given
+    # One turn begins for the answer and one ends it, whatever the given text looks like.
+    assert specials(encoder, encoded) == [
+        *specials(encoder, encoder.encode(ask("Go."), None, [])),
+        "<|im_end|>",
+    ]
+    measured = encoder.measure(begun(given), target, [])
+    assert (measured.prompt_tokens, measured.target_tokens) == (
+        encoded.prompt_length,
+        len(encoded.targets),
+    )
+
+
+def test_the_action_is_found_behind_what_was_given(encoder):
+    encoded = encoder.encode(begun("<think>so</think>"), TARGET, [])
+    unmarked = encoder.encode(ask("Go."), TARGET, [])
+    assert encoded.has_action_key
+    assert encoded.action_mask.equal(unmarked.action_mask)
+
+
+@pytest.mark.parametrize("changes", [{"prefill": False}, {"prefill": "yes"}, {"role": "user"}])
+def test_other_last_messages_are_turns(encoder, changes):
+    rendered = encoder.render(begun("so", **changes))
+    assert not rendered.endswith("so") and "so<|im_end|>" in rendered
