@@ -272,7 +272,14 @@ def compete(workdir: Path, name: str, rows: int, text: bool, threads: int) -> di
         "OMP_NUM_THREADS": str(threads),
         "OMP_WAIT_POLICY": "PASSIVE",
     }
-    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(
+        command,
+        cwd=workdir,  # paths of the pipeline are relative to it
+        env=environment,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -276,6 +276,9 @@ def main(argv: list[str] | None = None) -> int:
         where = "" if processes.is_first else f" in process {processes.rank}"
         print(f"error{where}: {error}", file=sys.stderr, flush=True)
         return EXIT_USER_ERROR
+    except OSError as error:  # a full disk, a folder that cannot be written or is gone
+        print(f"error: {error}; mend that and start again to go on", file=sys.stderr, flush=True)
+        return EXIT_USER_ERROR
     except Interrupted as interrupted:
         if processes.is_first:
             print(f"interrupted ({interrupted}); start again to go on", flush=True)

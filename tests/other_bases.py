@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 from transformers import (
+    AutoModelForCausalLM,
     AutoTokenizer,
     CLIPImageProcessor,
     CLIPVisionConfig,
@@ -22,7 +23,11 @@ from transformers import (
     LlavaConfig,
     LlavaForConditionalGeneration,
     LlavaProcessor,
+    PreTrainedConfig,
     PreTrainedTokenizerBase,
+    Qwen2Config,
+    Qwen3_5TextConfig,
+    Qwen3Config,
 )
 
 from adaptermill.models.base import BaseRef, resolve
@@ -116,6 +121,30 @@ def make_gemma3(folder: Path, tiny: BaseRef) -> BaseRef:
     return resolve("gemma3", None, str(folder), folder.parent / "hashes.parquet")
 
 
+def make_text(folder: Path, tiny: BaseRef, config: PreTrainedConfig) -> BaseRef:
+    """A text-only base of the architecture that `config` is of."""
+    tokenizer = AutoTokenizer.from_pretrained(tiny.path)
+    torch.manual_seed(0)
+    config.vocab_size = len(tokenizer)
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return resolve(config.model_type, None, str(folder), folder.parent / "hashes.parquet")
+
+
+_GROUPED = {**SHAPE, **HEADS, "num_key_value_heads": 1, "head_dim": 16}
+TEXT: dict[str, Callable[[], PreTrainedConfig]] = {
+    "llama": lambda: LlamaConfig(**SHAPE, **HEADS),
+    "qwen2": lambda: Qwen2Config(**SHAPE, **HEADS, num_key_value_heads=1),
+    "qwen3": lambda: Qwen3Config(**_GROUPED),
+    "qwen3_5_text": lambda: Qwen3_5TextConfig(
+        **_GROUPED,
+        layer_types=["linear_attention", "full_attention"],
+        linear_num_key_heads=2,
+        linear_num_value_heads=4,
+        linear_key_head_dim=16,
+        linear_value_head_dim=16,
+    ),
+}
 OTHER: dict[str, Callable[[Path, BaseRef], BaseRef]] = {
     "llava": make_llava,
     "idefics3": make_idefics3,

@@ -99,9 +99,19 @@ class StateFolder:
         return sorted((int(path.stem.removeprefix("step_")), path) for path in files)
 
     def save(self, step: int, content: dict[str, Any]) -> None:
-        """Writes the checkpoint after `step` and removes all but the newest two."""
-        with replacing(self.folder / f"step_{step}.pt") as temporary:
-            torch.save({"step": step, **content}, temporary)
+        """Writes the checkpoint after `step` and removes all but the newest two.
+
+        `UserError` when it cannot be written; those before it stay.
+        """
+        path = self.folder / f"step_{step}.pt"
+        try:
+            with replacing(path) as temporary:
+                torch.save({"step": step, **content}, temporary)
+        except (OSError, RuntimeError) as error:  # torch's writer has an error of its own
+            raise UserError(
+                f"the checkpoint {path} cannot be written ({error}); is the disk full, or the "
+                "folder not writable? Mend that and start again: the checkpoint before it is kept"
+            ) from None
         for _, path in self._checkpoints()[:-KEPT]:
             path.unlink()
 

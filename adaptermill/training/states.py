@@ -20,8 +20,7 @@ from transformers.cache_utils import (
 ATTENTION, LINEAR = "full_attention", "linear_attention"
 # Model types whose layers keep nothing else of the tokens before, seen by the tests.
 KNOWN = {
-    *("qwen3_5", "qwen3_5_text", "llama", "llava", "idefics3", "smolvlm"),
-    *("qwen2", "qwen3"),
+    *("qwen3_5", "qwen3_5_text", "qwen3", "qwen2", "llama", "llava", "idefics3"),
 }
 
 

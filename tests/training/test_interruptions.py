@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import random
+import resource
+import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from adaptermill.errors import UserError
 from adaptermill.training.checkpoint import StateFolder
-from tests.training.world import Job, World, difference, ended, lines
+from tests.training.world import REPOSITORY, Job, Result, World, difference, ended, lines
 
 STEPS = 40
 pytestmark = pytest.mark.slow
@@ -48,19 +54,135 @@ def assert_same(job: Job, uninterrupted: Job) -> None:
     assert not job.state.exists()
 
 
+KILLS = 10
+
+
+def kill_at_random_steps(job: Job, seed: int, processes: int | None) -> None:
+    """SIGKILL to the launcher and all workers at ten seeded steps, each start going on a little."""
+    for step in sorted(random.Random(seed).sample(range(5, STEPS - 3), KILLS)):
+        process = job.run_to_step(step, processes)
+        os.killpg(process.pid, signal.SIGKILL)
+        assert ended(process).status == -signal.SIGKILL
+        assert not job.output.exists()
+
+
 def test_a_trainer_killed_at_any_step_goes_on_from_its_last_checkpoint(
     world: World, tmp_path: Path, uninterrupted: Job
 ):
     job = make(world, tmp_path)
-    for step in sorted(random.Random(0).sample(range(6, STEPS - 4), 2)):
-        process = job.run_to_step(step)
-        process.send_signal(signal.SIGKILL)
-        assert ended(process).status == -signal.SIGKILL
-        assert not job.output.exists()
+    kill_at_random_steps(job, 0, None)
+    # The last checkpoint may be cut short by what killed the machine, too.
+    newest = max(job.state.glob("step_*.pt"), key=lambda path: int(path.stem[5:]))
+    newest.write_bytes(newest.read_bytes()[: newest.stat().st_size // 2])
     result = job.finish()
     assert result.status == 0, result.output
+    assert f"{newest.name} cannot be read" in result.output
     assert "resuming after step" in result.output
     assert_same(job, uninterrupted)
+
+
+def test_two_processes_killed_at_any_step_go_on_too(world: World, tmp_path: Path):
+    jobs = [two_rows_a_step(world, tmp_path / name) for name in ("killed", "whole")]
+    kill_at_random_steps(jobs[0], 1, 2)
+    for job in jobs:
+        result = job.finish(processes=2)
+        assert result.status == 0, result.output
+    assert_same(*jobs)
+
+
+def two_rows_a_step(world: World, folder: Path) -> Job:
+    """As `make`, but with two rows a step, of which each process takes one."""
+    plan = lines(2 * STEPS, epochs=2)
+    job = world.job(folder, plan, "--save-every", 8, batch_rows=2, dropout=0.05)
+    job.environment["OMP_NUM_THREADS"] = "1"
+    return job
+
+
+# Ends the process where the finished adapter is put in place: before that, or just after it.
+KILLER = """
+import os, signal, sys
+from adaptermill import atomic
+from scripts import train
+place, when = sys.argv[1:3]
+replace = os.replace
+def killing(source, target):
+    if str(target) == place and when == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    replace(source, target)
+    if str(target) == place:
+        os.kill(os.getpid(), signal.SIGKILL)
+os.replace = killing
+train.main(sys.argv[3:])
+"""
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_kill_between_the_write_and_the_publication(
+    world: World, tmp_path: Path, uninterrupted: Job, when: str
+):
+    job = make(world, tmp_path)
+    command = [sys.executable, "-c", KILLER, str(job.output), when, *job.arguments]
+    killed = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL)
+    assert killed.returncode == -signal.SIGKILL
+    assert job.output.exists() == (when == "after")
+    assert len(list(tmp_path.glob(".adapter.*.tmp"))) == (when == "before")
+    written = job.output.stat().st_mtime_ns if when == "after" else None
+    assert job.run() == 0
+    assert written in (None, job.output.stat().st_mtime_ns)  # what is whole is not written again
+    assert not list(tmp_path.glob(".adapter.*.tmp"))
+    assert_same(job, uninterrupted)
+
+
+def limited(job: Job, command: list[str], **options: Any) -> Result:
+    """Runs the job behind a command, or with options of subprocess.run."""
+    script = [sys.executable, str(REPOSITORY / "scripts/train.py"), *job.arguments]
+    done = subprocess.run(
+        [*command, *script],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        **options,
+    )
+    return Result(done.returncode, done.stdout)
+
+
+def test_where_a_checkpoint_cannot_be_written_the_one_before_serves(
+    world: World, tmp_path: Path, uninterrupted: Job
+):
+    """A file that may not grow beyond 20 KB stands for a full disk."""
+    job = make(world, tmp_path)
+    process = job.run_to_step(9)
+    os.killpg(process.pid, signal.SIGKILL)
+    ended(process)
+    kept = sorted(path.name for path in job.state.glob("step_*.pt"))
+    full = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))  # noqa: E731
+    result = limited(job, [], preexec_fn=full)
+    assert result.status == 2, result.output
+    assert "cannot be written" in result.output and "is the disk full" in result.output
+    assert "Traceback" not in result.output
+    assert sorted(path.name for path in job.state.glob("step_*.pt")) == kept
+    assert not (job.state / "refused.txt").exists() and not job.output.exists()
+    assert job.run() == 0
+    assert_same(job, uninterrupted)
+
+
+def test_a_state_folder_that_cannot_be_written_is_said(world: World, tmp_path: Path):
+    job = make(world, tmp_path)
+    job.state.mkdir()
+    job.state.chmod(0o500)
+    # Not even root writes there without this capability.
+    drop = ["setpriv", "--bounding-set=-dac_override", "--inh-caps=-dac_override"]
+    if os.geteuid() == 0 and (
+        shutil.which("setpriv") is None or subprocess.run([*drop, "true"]).returncode
+    ):
+        pytest.skip("root writes everywhere here")
+    result = limited(job, drop if os.geteuid() == 0 else [])
+    job.state.chmod(0o700)
+    assert result.status == 2, result.output
+    assert "Permission denied" in result.output and str(job.state) in result.output
+    assert "Traceback" not in result.output
 
 
 def test_a_terminated_trainer_writes_its_last_finished_step(

@@ -6,40 +6,30 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-from adaptermill.models.base import BaseRef, resolve
 from adaptermill.training.loop import Shortcuts
-from tests.other_bases import HEADS, OTHER, SHAPE
+from tests.other_bases import OTHER, TEXT, make_text
 from tests.training.test_prefix import distance, results
 from tests.training.world import World, lines
 
 
-def make_llama(folder: Path, tiny: BaseRef) -> BaseRef:
-    """A text-only Llama."""
-    tokenizer = AutoTokenizer.from_pretrained(tiny.path)
-    torch.manual_seed(0)
-    LlamaForCausalLM(LlamaConfig(**SHAPE, **HEADS, vocab_size=len(tokenizer))).save_pretrained(
-        folder
-    )
-    tokenizer.save_pretrained(folder)
-    return resolve("llama", None, str(folder), folder.parent / "hashes.parquet")
-
-
-@pytest.fixture(scope="module", params=["llama", *OTHER])
+@pytest.fixture(scope="module", params=[*TEXT, *OTHER])
 def other(
     request: pytest.FixtureRequest, world: World, tmp_path_factory: pytest.TempPathFactory
 ) -> World:
     folder = tmp_path_factory.mktemp(request.param)
-    make = {"llama": make_llama, **OTHER}[request.param]
-    return World(folder, make(folder / "base", world.ref), world.ingested)
+    if request.param in TEXT:
+        ref = make_text(folder / "base", world.ref, TEXT[request.param]())
+    else:
+        ref = OTHER[request.param](folder / "base", world.ref)
+    return World(folder, ref, world.ingested)
 
 
 def test_an_adapter_is_trained(other: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     job = other.job(tmp_path, lines(12), dropout=0.05, batch_rows=6)
     assert job.run() == 0
     assert job.log[-1]["ce"] < job.log[0]["ce"]
-    assert job.record["images_dropped"] == (other.ref.model == "llama")
+    assert job.record["images_dropped"] == (other.ref.model in TEXT)
     said = "every row is run whole, its prefix too: gemma3" in capsys.readouterr().out
     assert said == (other.ref.model == "gemma3")
     assert (job.log[0]["prefix_saved"] > 0) != said

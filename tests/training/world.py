@@ -135,6 +135,7 @@ class Job:
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            start_new_session=True,  # so that all of a job can be killed at once
         )
 
     def finish(self, processes: int | None = None) -> Result:
@@ -144,7 +145,7 @@ class Job:
         """Starts the job and returns when its log holds `step` lines."""
         process = self.start(processes)
         log = self.state / "train_log.jsonl"
-        until = time.monotonic() + 120
+        until = time.monotonic() + 300
         while not log.is_file() or log.read_bytes().count(b"\n") < step:
             assert process.poll() is None, ended(process).output
             assert time.monotonic() < until, "the job did not get there"
