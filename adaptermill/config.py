@@ -92,6 +92,11 @@ class Split(Section):
     near_duplicates: NearDuplicates = NearDuplicates()
     allow_leaks: bool = False
 
+    @property
+    def heldout_sides(self) -> list[str]:
+        """The sides that are evaluated, each in tables of its own."""
+        return ["validation", "test"] if self.test_fraction > 0 else ["validation"]
+
 
 class Dedup(Section):
     key: Literal["target", "prompt+target", "prompt+target+images"] = "prompt+target+images"

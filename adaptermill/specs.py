@@ -147,7 +147,7 @@ class Specs:
         add("merge_measures", "all", "merge_measures", measured)
         split = config.split.model_dump(exclude={"near_duplicates"})
         add("split", "all", "split", {**split, "families": config.families})
-        heldout = {"side": "validation", "max_tokens": config.base.max_tokens}
+        heldout = {"sides": config.split.heldout_sides, "max_tokens": config.base.max_tokens}
         add("heldout", "validation", "heldout", heldout)
         for name in config.recipes:
             if self.messages.has_view(name):
@@ -166,6 +166,8 @@ class Specs:
         }
         if config.replicates:
             tables["replicates"] = config.replicates
+        if len(config.split.heldout_sides) > 1:
+            tables["sides"] = config.split.heldout_sides
         add("tables", "all", "tables", tables)
         add("report", "all", "report", self._report_settings())
         return specs
@@ -286,6 +288,7 @@ class Specs:
             "tolerance": evaluation.tolerance,
             "seed": evaluation.seed,
             "gallery_rows": GALLERY_ROWS,
+            "sides": self.config.split.heldout_sides,
             "templates": templates_digest(),
         }
 

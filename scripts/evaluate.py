@@ -35,7 +35,7 @@ from adaptermill.models.encode import Encoder, TemplatePrefixError
 from adaptermill.rows.dataset import Images, Rows, open_sources
 from adaptermill.rows.images import decode
 
-FROM_HELDOUT = ("row_id", "task_id", "family", "step", "op", "variant")
+FROM_HELDOUT = ("row_id", "task_id", "family", "step", "op", "variant", "side")
 
 
 class Evaluator:

@@ -19,7 +19,7 @@ from adaptermill.fitsets.composition import lines_hash
 from adaptermill.fitsets.lengths import COUNTS, with_lengths
 
 COLUMNS = [
-    *("row_id", "task_id", "family", "step", "op", "variant"),
+    *("row_id", "task_id", "family", "step", "op", "variant", "side"),
     *("prompt_tokens", "target_tokens", "image_tokens", "content_hash"),
 ]
 # What an evaluation is made of or repeats.
@@ -30,7 +30,7 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--spec", type=Path, required=True, help="which side, longest row (JSON)")
+    parser.add_argument("--spec", type=Path, required=True, help="which sides, longest row (JSON)")
     parser.add_argument("--rows", type=Path, required=True, help="index of all rows (Parquet)")
     parser.add_argument("--measures", type=Path, required=True, help="token counts (Parquet)")
     parser.add_argument("--output", type=Path, required=True, help="the held-out rows (Parquet)")
@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> None:
     settings = json.loads(arguments.spec.read_text(encoding="utf-8"))["settings"]
 
     rows = pd.read_parquet(arguments.rows)
-    rows = rows[(rows["side"] == settings["side"]) & rows["trainable"]]
+    rows = rows[rows["side"].isin(settings["sides"]) & rows["trainable"]]
     rows = rows.assign(episode=rows["source"] + "/" + rows["task_id"])
     rows = with_lengths(rows, pd.read_parquet(arguments.measures), settings["max_tokens"])
     heldout = rows[rows["unfit"].isna()].sort_values("row_id", ignore_index=True)
@@ -47,9 +47,11 @@ def main(argv: list[str] | None = None) -> None:
     families = heldout.groupby("family", sort=True).agg(
         rows=("row_id", "size"), episodes=("episode", "nunique")
     )
+    # With one side there is nothing to mix up.
+    digested = DIGESTED if len(settings["sides"]) == 1 else [*DIGESTED, "side"]
     summary = {
-        "side": settings["side"],
-        "digest": lines_hash(heldout[DIGESTED].itertuples(index=False)),
+        "sides": heldout["side"].value_counts().sort_index().to_dict(),
+        "digest": lines_hash(heldout[digested].itertuples(index=False)),
         "rows": len(heldout),
         "episodes": int(heldout["episode"].nunique()),
         "families": {

@@ -36,9 +36,10 @@ TABLES = (
 FIGURES = ("heatmap", "differences", "training", "curve", "fitsets", "splits")
 
 
-def read_tables(folder: Path) -> dict[str, list[dict[str, Any]]]:
+def read_tables(folder: Path, sides: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+    names = TABLES + (("summary_test", "comparison_test") if "test" in sides else ())
     try:
-        return {name: pq.read_table(folder / f"{name}.parquet").to_pylist() for name in TABLES}
+        return {name: pq.read_table(folder / f"{name}.parquet").to_pylist() for name in names}
     except FileNotFoundError as error:
         raise UserError(
             f"{error.filename} is missing; build it with snakemake results/tables/evaluation.csv"
@@ -59,7 +60,7 @@ def own_families(summary: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
 
 def make(arguments: argparse.Namespace) -> None:
     settings = json.loads(arguments.spec.read_text(encoding="utf-8"))["settings"]
-    tables = read_tables(arguments.tables)
+    tables = read_tables(arguments.tables, settings["sides"])
     base = json.loads(arguments.base.read_text(encoding="utf-8"))
     records = {path.name: context.read_record(path) for path in arguments.adapters}
     own = own_families(tables["summary"])
@@ -79,6 +80,9 @@ def make(arguments: argparse.Namespace) -> None:
         settings["tolerance"],
     )
     found = about_adapters(tables["summary"], tables["comparison"])
+    tested = []
+    if "test" in settings["sides"]:
+        tested = about_adapters(tables["summary_test"], tables["comparison_test"])
     made_of = context.origin(arguments.evaluations[0])
     values = {
         "version": __version__,
@@ -89,6 +93,7 @@ def make(arguments: argparse.Namespace) -> None:
         },
         "headline": headline(found),
         "found": found,
+        "tested": tested,
         "has_pooled": any(about.pooled for about in found),
         "has_steps": any(about.steps for about in found),
         "has_drift": any(about.drift for about in found),

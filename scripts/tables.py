@@ -69,8 +69,10 @@ def families_by_adapter(compositions: Sequence[dict[str, Any]]) -> dict[str, lis
     return {made["adapter"]: sorted(made["by_family"].get("ce", {})) for made in compositions}
 
 
-def read_evaluations(paths: Sequence[Path]) -> list[predictions.Predictions]:
-    found = [predictions.read(path) for path in paths]
+def read_evaluations(
+    paths: Sequence[Path], side: str = predictions.VALIDATION
+) -> list[predictions.Predictions]:
+    found = [predictions.read(path, side) for path in paths]
     computed = {(file.origin.dtype, file.origin.device): file.name for file in found}
     if len(computed) > 1:
         shown = "; ".join(f"{n}: {d} on {v}" for (d, v), n in sorted(computed.items()))
@@ -79,29 +81,29 @@ def read_evaluations(paths: Sequence[Path]) -> list[predictions.Predictions]:
 
 
 def make(arguments: argparse.Namespace) -> None:
-    files = read_evaluations(arguments.evaluations)
-    if BASE not in {file.name for file in files}:
-        raise UserError(
-            "the base's evaluation is missing: give results/evaluation/base.parquet too"
-        )
-    held_out = HeldOut(files, read_settings(arguments.spec))
+    settings = read_settings(arguments.spec)
     folder = arguments.output_folder
-    evaluation, comparison = evaluation_table(held_out), comparison_table(held_out)
-    write_table(folder, "evaluation", evaluation, evaluation_markdown(evaluation))
-    write_table(folder, "comparison", comparison, comparison_markdown(comparison))
-    replicates = replicates_table(held_out, held_out.settings.replicates)
-    write_table(folder, "replicates", replicates, replicates_markdown(replicates))
     compositions = [read_json(path) for path in arguments.fitsets]
+    own = families_by_adapter(compositions)
+    for side in settings.sides:
+        made = read_evaluations(arguments.evaluations, side)
+        if BASE not in {file.name for file in made}:
+            raise UserError(
+                "the base's evaluation is missing: give results/evaluation/base.parquet too"
+            )
+        write_held_out(folder, HeldOut(made, settings), own if compositions else None, side)
+    files = read_evaluations(arguments.evaluations)
+    held_out = HeldOut(files, settings)
+    replicates = replicates_table(held_out, settings.replicates)
+    write_table(folder, "replicates", replicates, replicates_markdown(replicates))
     if compositions:
-        summary = summary_table(held_out, families_by_adapter(compositions))
-        write_table(folder, "summary", summary, summary_markdown(summary))
-        epochs = epochs_table(held_out, files, families_by_adapter(compositions))
+        epochs = epochs_table(held_out, files, own)
         write_table(folder, "epochs", epochs, epochs_markdown(epochs))
         fitsets = products.fitsets_table(compositions)
         write_table(folder, "fitsets", fitsets, products.fitsets_markdown(compositions))
     if arguments.training:
         records = [read_json(path / "training.json") for path in arguments.training]
-        training = products.training_table(records, families_by_adapter(compositions), held_out)
+        training = products.training_table(records, own, held_out)
         write_table(folder, "training", training, products.training_markdown(training))
     if arguments.episodes:
         leaks = read_json(arguments.leaks) if arguments.leaks else None
@@ -112,6 +114,19 @@ def make(arguments: argparse.Namespace) -> None:
         write_table(folder, "quarantine", quarantine, products.quarantine_markdown(quarantine))
     names = [name for name in held_out.adapters if name != BASE]
     print(f"tables of the base and {', '.join(names) or 'no adapter'} in {folder}")
+
+
+def write_held_out(
+    folder: Path, held_out: HeldOut, own: dict[str, list[str]] | None, side: str
+) -> None:
+    """The tables that there are of each held-out side; those of the test side are named so."""
+    ending = "" if side == predictions.VALIDATION else f"_{side}"
+    evaluation, comparison = evaluation_table(held_out), comparison_table(held_out)
+    write_table(folder, f"evaluation{ending}", evaluation, evaluation_markdown(evaluation))
+    write_table(folder, f"comparison{ending}", comparison, comparison_markdown(comparison))
+    if own is not None:
+        summary = summary_table(held_out, own)
+        write_table(folder, f"summary{ending}", summary, summary_markdown(summary))
 
 
 def show(arguments: argparse.Namespace) -> None:

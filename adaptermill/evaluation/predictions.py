@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from adaptermill.atomic import replacing
@@ -27,6 +28,8 @@ SCHEMA = pa.schema(
         pa.field("step", pa.int32(), nullable=False),
         pa.field("op", pa.string(), nullable=False),
         pa.field("variant", pa.string(), nullable=False),
+        # validation or test
+        pa.field("side", pa.string(), nullable=False),
         # mean and sum of -log p (natural logarithm) over the target tokens, end-of-turn included
         pa.field("nll", pa.float64(), nullable=False),
         pa.field("nll_sum", pa.float64(), nullable=False),
@@ -51,6 +54,7 @@ SCHEMA = pa.schema(
     ]
 )
 _METADATA = b"adaptermill"
+VALIDATION, TEST = "validation", "test"
 
 
 @dataclass(frozen=True)
@@ -90,8 +94,8 @@ def write(path: str | os.PathLike, rows: pa.Table, origin: Origin) -> None:
         )
 
 
-def read(path: str | os.PathLike) -> Predictions:
-    """The predictions in a file, under the name that the file has."""
+def read(path: str | os.PathLike, side: str = VALIDATION) -> Predictions:
+    """The predictions of one side in a file, under the name that the file has."""
     path = Path(path)
     try:
         rows = pq.read_table(path)
@@ -105,4 +109,5 @@ def read(path: str | os.PathLike) -> Predictions:
             f"{path} is no evaluation as scripts/evaluate.py writes it (results/evaluation/"
             "<adapter>.parquet); build it again"
         )
+    rows = rows.filter(pc.equal(rows["side"], side)).combine_chunks()
     return Predictions(path.stem, Origin(**described), rows.replace_schema_metadata(None))

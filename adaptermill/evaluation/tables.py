@@ -34,7 +34,7 @@ from adaptermill.evaluation.answers import DEFAULT_TOLERANCE
 from adaptermill.evaluation.bootstrap import Bootstrap, interval
 from adaptermill.evaluation.markdown import count, table, with_interval
 from adaptermill.evaluation.metrics import METRICS, RowFigures, episode_sums, row_figures, scale
-from adaptermill.evaluation.predictions import Predictions
+from adaptermill.evaluation.predictions import VALIDATION, Predictions
 
 BASE, POOLED, ALL = "base", "pooled", "all"
 _INTERVAL = [("low", pa.float64()), ("high", pa.float64())]
@@ -58,7 +58,8 @@ COMPARISON_SCHEMA = pa.schema(
 @dataclass(frozen=True)
 class TableSettings:
     """How the tables are made. `families` are shown also where nothing of them is held out;
-    `replicates` are groups of adapters that differ in the training seed alone.
+    `replicates` are groups of adapters that differ in the training seed alone, `sides` those that
+    there are tables of.
     """
 
     families: Sequence[str] = ()
@@ -68,6 +69,7 @@ class TableSettings:
     tolerance: float = DEFAULT_TOLERANCE
     adapters: Sequence[str] = field(default=())
     replicates: Sequence[Sequence[str]] = field(default=())
+    sides: Sequence[str] = (VALIDATION,)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from adaptermill.evaluation.answers import Comparison, actions_of, compare, parse_json
 from adaptermill.evaluation.markdown import number
+from adaptermill.evaluation.predictions import VALIDATION
 from adaptermill.rows.dataset import open_sources
 from adaptermill.rows.images import decode
 
@@ -105,7 +106,8 @@ def gallery(
     evaluations: Sequence[Path], data: Sequence[Path], per_family: int, seed: int, tolerance: float
 ) -> Gallery:
     """Reads the predictions of every adapter, and the prompts and screenshots of some rows."""
-    first = pq.read_table(evaluations[0], columns=["row_id", "family"]).to_pylist()
+    shown = [("side", "==", VALIDATION)]
+    first = pq.read_table(evaluations[0], columns=["row_id", "family"], filters=shown).to_pylist()
     families = {line["family"] for line in first}
     if families:
         share = MOST_ANSWERS // (len(evaluations) * len(families))

@@ -29,6 +29,7 @@ def row(
     greedy: bool = False,
     predicted: str | None = None,
     target: str | None = None,
+    side: str = "validation",
 ) -> dict[str, Any]:
     """One line of predictions from the log-probabilities of its target tokens."""
     values = np.array(logps, dtype=np.float32).astype(np.float64)
@@ -40,6 +41,7 @@ def row(
         "step": step,
         "op": "click",
         "variant": "plain",
+        "side": side,
         "nll": -values.mean(),
         "nll_sum": -values.sum(),
         "target_tokens": len(values),

@@ -45,7 +45,8 @@ class Place:
 
 def write_heldout(ingested: Ingested, path: Path, renamed: str | None = None) -> None:
     """Lists every row as held out, in the reverse of their order."""
-    lines = [{name: line[name] for name in HELDOUT} for line in ingested.table("shards")]
+    rows = ingested.table("shards")
+    lines = [{"side": "validation", **{name: line[name] for name in HELDOUT}} for line in rows]
     lines.sort(key=lambda line: line["row_id"], reverse=True)
     if renamed:
         lines = [{**line, "family": renamed} for line in lines]

@@ -54,6 +54,7 @@ class World:
     replicates: Sequence[Sequence[str]] = ()
     base_name: str = "tiny"
     logs: bool = True
+    sides: Sequence[str] = ("validation",)
 
     def __post_init__(self) -> None:
         by_task: dict[str, list[dict[str, Any]]] = {}
@@ -69,7 +70,7 @@ class World:
         generator = np.random.default_rng(0)
         own = self.own.get(name, ())
         made = []
-        for line in self.rows:
+        for number, line in enumerate(self.rows):
             logps = -generator.gamma(4.0, 0.5, size=4) - 1.0
             mine = line["family"] in own
             shift = 0.9 if mine else 0.0 if name == "base" else -0.4
@@ -84,6 +85,7 @@ class World:
                         greedy=mine,
                         predicted=said if self.generated else None,
                         target=line["target"],
+                        side=self.sides[number // 2 % len(self.sides)],
                     ),
                     "epochs_nll": [2.0] if name != "base" and self.logs else None,
                     "screen_width": 80,
@@ -130,12 +132,13 @@ class World:
                 "settings": {
                     **{"adapters": list(self.own), "families": list(self.families)},
                     **{"bootstrap": 200, "replicates": list(self.replicates)},
+                    "sides": list(self.sides),
                 }
             },
             "report.json": {
                 "settings": {
                     **{"adapters": list(self.own), "parents": {}, "tolerance": 0.02},
-                    **{"seed": 0, "gallery_rows": 4},
+                    **{"seed": 0, "gallery_rows": 4, "sides": list(self.sides)},
                 }
             },
         }

@@ -140,6 +140,16 @@ def test_nothing_held_out(browser, tmp_path):  # noqa: F811
         assert "No row is held out" in shown.locator("#gallery").inner_text()
 
 
+def test_the_test_side_stands_apart(browser, tmp_path):  # noqa: F811
+    world = World(tmp_path, records(20), OWN, sides=("validation", "test"))
+    with visit(browser, world.make()) as shown:
+        assert "20 held-out rows of 10 episodes" in shown.locator("header").inner_text()
+        assert "The test side" in shown.locator("#differences").inner_text()
+        assert "better" in shown.locator("#differences table").first.inner_text()
+    names = {path.name for path in (tmp_path / "tables").glob("*.csv")}
+    assert {"evaluation_test.csv", "comparison_test.csv", "summary_test.csv"} < names
+
+
 def test_replicates_are_shown_as_mean_and_spread(browser, tmp_path):  # noqa: F811
     own = {"drag": [DRAG], "drag_seed_1": [DRAG]}
     world = World(tmp_path, records(), own, replicates=[list(own)])
