@@ -90,7 +90,7 @@ class Project:
 
     def heldout(self, max_tokens: int = 1000) -> dict[str, Any]:
         output, summary = self.folder / "heldout.parquet", self.folder / "heldout.json"
-        spec = self.spec({"side": "validation", "max_tokens": max_tokens})
+        spec = self.spec({"sides": ["validation"], "max_tokens": max_tokens})
         script(heldout, "--spec", spec, *self.inputs(), "--output", output, "--summary", summary)
         return json.loads(summary.read_text())
 
