@@ -163,6 +163,7 @@ def _composition(name: str, families: Sequence[str]) -> dict[str, Any]:
         {
             **{"row_id": f"main/t/{n}", "kind": "ce", "family": families[n % len(families)]},
             **{"op": "click", "variant": "plain", "target_hash": "t", "content_hash": f"{n}"},
+            "pair_id": None,
         }
         for n in range(5)
     ]
