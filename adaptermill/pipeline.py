@@ -251,7 +251,6 @@ class Pipeline:
         """All of a source's `shards`, `images` or `quarantine` files."""
         return [f"results/ingest/{name}/{kind}/{shard}.parquet" for shard in self.shards(name)]
 
-
     def data_arguments(self) -> str:
         return data_arguments(self.sources)
 
