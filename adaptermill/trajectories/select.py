@@ -30,12 +30,13 @@ _ORDER = ["source", "query_id", "query", "system", "rollout", "step", "row_id"]
 class MessageSelection(Selection):
     """A selection of messages, with what was found on the way.
 
-    `found` goes into the composition as it stands.
+    `found` goes into the composition as it stands; `systems` has all seats that speak in each.
     """
 
     def __init__(self, rows: pd.DataFrame) -> None:
         super().__init__(rows)
         self.found: dict[str, Any] = {}
+        self.systems: dict[str, list[int]] = {}
 
     def drop_queries(self, out: Mapping[str, str], stage: str) -> None:
         """Drops the messages of the queries that `out` names, each for the reason it gives."""
@@ -44,6 +45,29 @@ class MessageSelection(Selection):
 
     def rewarded(self) -> pd.DataFrame:
         return queries.rollouts_of(self.kept)
+
+
+def message_candidates(
+    rows: pd.DataFrame, messages: pd.DataFrame, settings: Mapping[str, Any]
+) -> MessageSelection:
+    """The messages of one adapter's training queries, before their rewards decide anything."""
+    recipe, making = settings["recipe"], settings["recipe"]["trajectories"]
+    chosen = MessageSelection(rows)
+    chosen.drop(~chosen.kept["source"].isin(recipe["sources"]), "selection", "source")
+    joined = chosen.kept.merge(messages, on="row_id", how="left", validate="one_to_one")
+    chosen.kept = joined.sort_values(_ORDER, ignore_index=True)
+    spoken = chosen.kept.groupby("system", sort=True)["seat"].unique()
+    chosen.systems = {str(system): [int(seat) for seat in own] for system, own in spoken.items()}
+    for side, reason in _SIDES.items():
+        chosen.drop(chosen.kept["side"] == side, "split", reason)
+    _take_shares(chosen, recipe)
+    firsts = _first_of_copies(chosen.kept)
+    copies = firsts != chosen.kept["rollout_id"]
+    chosen.drop(copies, "selection", "duplicate_rollout", firsts)
+    if making["windows"] is not None:
+        out = queries.outside_windows(chosen.kept["query_id"], making["windows"])
+        chosen.drop_queries(out, "queries")
+    return chosen
 
 
 def select_messages(
@@ -56,17 +80,9 @@ def select_messages(
     rewards are wanted and none is there.
     """
     recipe, making = settings["recipe"], settings["recipe"]["trajectories"]
-    chosen = MessageSelection(rows)
-    chosen.drop(~chosen.kept["source"].isin(recipe["sources"]), "selection", "source")
-    joined = chosen.kept.merge(messages, on="row_id", how="left", validate="one_to_one")
-    chosen.kept = joined.sort_values(_ORDER, ignore_index=True)
-    spoken = chosen.kept.groupby("system", sort=True)["seat"].unique()
-    systems = {str(system): [int(seat) for seat in seats] for system, seats in spoken.items()}
-    for side, reason in _SIDES.items():
-        chosen.drop(chosen.kept["side"] == side, "split", reason)
-    _take_shares(chosen, recipe)
+    chosen = message_candidates(rows, messages, settings)
     _take_queries(chosen, making, recipe["seed"], settings["adapter"])
-    _take_seats(chosen, making, systems, settings["anchor_families"])
+    _take_seats(chosen, making, settings["anchor_families"])
     _take_whole(chosen, making)
     if making["examples"] == "rsft":
         below = (chosen.kept["kind"] == "ce") & (chosen.kept["reward"] < making["tau"])
@@ -92,13 +108,7 @@ def _take_shares(chosen: MessageSelection, recipe: Mapping[str, Any]) -> None:
 def _take_queries(
     chosen: MessageSelection, making: Mapping[str, Any], seed: int, adapter: str
 ) -> None:
-    """Copies, windows, rewards, pass band and prescreen, in this order."""
-    firsts = _first_of_copies(chosen.kept)
-    copies = firsts != chosen.kept["rollout_id"]
-    chosen.drop(copies, "selection", "duplicate_rollout", firsts)
-    if making["windows"] is not None:
-        out = queries.outside_windows(chosen.kept["query_id"], making["windows"])
-        chosen.drop_queries(out, "queries")
+    """Rewards, pass band and prescreen, in this order."""
     wants = [name for name in ("pass_band", "prescreen") if making[name] is not None]
     if making["examples"] != "sft":
         wants.append(f"examples: {making['examples']}")
@@ -141,12 +151,11 @@ def _require_rewards(chosen: MessageSelection, adapter: str, wants: list[str]) -
 def _take_seats(
     chosen: MessageSelection,
     making: Mapping[str, Any],
-    systems: Mapping[str, list[int]],
     anchor_families: list[str],
 ) -> None:
     """Messages of adapted seats become examples, those of anchor roles the pool."""
     adapted = pd.Series(False, chosen.kept.index)
-    for system, seats in systems.items():
+    for system, seats in chosen.systems.items():
         mine = adapted_seats(seats, making["adapt_roles"], making["seats"])
         adapted |= (chosen.kept["system"] == system) & chosen.kept["seat"].isin(mine)
     pool = ~adapted & chosen.kept["family"].isin(anchor_families)
