@@ -73,3 +73,16 @@ def test_losses_and_gradients_are_those_of_whole_rows(
     assert torch.allclose(shared_sums, whole_sums, rtol=1e-5, atol=1e-6)
     found = distance(shared, whole)
     assert found <= 1e-5
+
+
+def test_in_bfloat16_the_two_agree_as_far_as_it_goes(world: World, tmp_path: Path):
+    whole, shared = (
+        world.job(tmp_path / str(len(options)), lines(12), *options, batch_rows=12)
+        for options in (["--dtype", "bfloat16", "--whole-rows"], ["--dtype", "bfloat16"])
+    )
+    for job in (whole, shared):
+        assert job.run() == 0
+        assert job.record["telemetry"]["dtype"] == "bfloat16"
+    assert (whole.log[0]["prefix_saved"], shared.log[0]["prefix_saved"] > 0.2) == (0, True)
+    for figure, rounding in (("ce", 5e-3), ("grad_norm", 3e-2)):
+        assert shared.log[0][figure] == pytest.approx(whole.log[0][figure], rel=rounding)
