@@ -511,15 +511,20 @@ class Pipeline:
 
     # ---- what is on disk -----------------------------------------------------------------------
 
+    def base_on_disk(self) -> str | None:
+        """The identity of the base that was resolved last, if any."""
+        base = _read_json(RESULTS / "base" / "base.json")
+        return base and base["identity"]
+
     def key_on_disk(self, name: str) -> str | None:
         """The key `name` has by the fit sets and base that lie there now, else None."""
-        base = _read_json(RESULTS / "base" / "base.json")
+        base = self.base_on_disk()
 
         def hashes(adapter: str) -> dict[str, str] | None:
             composition = _read_json(RESULTS / "fitsets" / adapter / "composition.json")
             return composition and composition["hashes"]
 
-        return base and self._adapter_key(name, hashes, base["identity"])
+        return base and self._adapter_key(name, hashes, base)
 
     def measures_on_disk(self) -> list[Path] | None:
         """The measured shards that the manifests and the base on disk ask for, else None."""

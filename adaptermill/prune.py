@@ -1,7 +1,7 @@
 """`python -m adaptermill prune`: removes finished and working state that no current target needs.
 
-What the configuration asks for stays: finished adapters, evaluations, measured shards and example
-bases under their keys, and the state of runs that are not finished. While a key cannot be known (an
+What the configuration asks for stays: finished adapters, evaluations, measured shards, reference
+values and example bases under their keys, and the state of runs that are not finished. While a key cannot be known (an
 adapter that `status` calls undecided), nothing of its kind is removed. Published products
 (`results/adapters`, `results/evaluation`, tables) are never touched.
 """
@@ -9,6 +9,7 @@ adapter that `status` calls undecided), nothing of its kind is removed. Publishe
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator
@@ -89,6 +90,19 @@ def _superseded(pipeline: Pipeline, known: list[AdapterStatus]) -> Iterator[tupl
                 yield from _others(folder, wanted, "a shard that is not there any more")
             else:
                 yield folder, "measured with another base or other code"
+    now = (pipeline.base_on_disk(), pipeline.specs.code("train"))
+    for folder in _entries(STORE / "references"):
+        if _belongs_to(folder) != now:
+            yield folder, "reference values of another base or other code"
+
+
+def _belongs_to(references: Path) -> tuple[str, str] | None:
+    """The base and code that a folder of reference values was made with."""
+    try:
+        about = json.loads((references / "reference.json").read_text(encoding="utf-8"))
+        return about["base"], about["code"]
+    except (OSError, ValueError, KeyError):
+        return None
 
 
 def _others(folder: Path, wanted: Iterable[str], why: str) -> Iterator[tuple[Path, str]]:

@@ -15,7 +15,6 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-_BITS = 24
 _GOLDEN = 0x9E3779B9
 
 
@@ -24,12 +23,21 @@ def _signed(value: int) -> int:
     return value - (1 << 32) if value >= 1 << 31 else value
 
 
+def _mix_high(values: torch.Tensor) -> torch.Tensor:
+    """Mixes int32 in place (products wrap around), so that the high bits depend on all bits.
+
+    MurmurHash3's 32-bit finalizer without its last step, which changes the low 16 bits only.
+    """
+    values ^= (values >> 16).bitwise_and_(0xFFFF)
+    values *= _signed(0x85EBCA6B)
+    values ^= (values >> 13).bitwise_and_(0x7FFFF)
+    values *= _signed(0xC2B2AE35)
+    return values
+
+
 def _mix(values: torch.Tensor) -> torch.Tensor:
-    """The 32-bit finalizer of MurmurHash3, on int32 tensors (products wrap around)."""
-    values = values ^ ((values >> 16) & 0xFFFF)
-    values = values * _signed(0x85EBCA6B)
-    values = values ^ ((values >> 13) & 0x7FFFF)
-    values = values * _signed(0xC2B2AE35)
+    """The whole finalizer, on a copy."""
+    values = _mix_high(values.clone())
     return values ^ ((values >> 16) & 0xFFFF)
 
 
@@ -84,18 +92,18 @@ class KeyedDropout(nn.Module):
         self.p = p
         self.keys = keys
         self._salt = _word("module", name)
-        self._threshold = round(p * (1 << _BITS))
+        # As int32 sees it: a share p of all values lies below.
+        self._threshold = round(p * (1 << 32)) - (1 << 31)
 
-    def mask(self, positions: torch.Tensor, features: int) -> torch.Tensor:
-        """bool [L, d]: which features are kept at each position."""
+    def dropped(self, positions: torch.Tensor, features: int) -> torch.Tensor:
+        """bool [L, d]: which features are dropped at each position."""
         numbers = torch.arange(features, dtype=torch.int32, device=positions.device)
         columns = _mix(numbers * _signed(_GOLDEN) + self._salt)
-        hashed = _mix(positions[:, None] ^ columns[None, :])
-        return (hashed & ((1 << _BITS) - 1)) >= self._threshold
+        return _mix_high(positions[:, None] ^ columns[None, :]) < self._threshold
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         if self.keys.positions is None:
             return inputs
-        dropped = ~self.mask(self.keys.positions, inputs.shape[-1])
+        dropped = self.dropped(self.keys.positions, inputs.shape[-1])
         # In this form the backward pass keeps a byte per feature, not a float.
         return inputs.masked_fill(dropped, 0.0) * (1.0 / (1.0 - self.p))

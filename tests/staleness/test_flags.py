@@ -79,6 +79,9 @@ def test_prune_removes_what_nothing_needs_and_nothing_else(small: Mill):
     state = small.path("results/.work/training/feedfeedfeedfeed/step_1.pt")
     state.parent.mkdir(parents=True)
     state.write_text("state", encoding="utf-8")
+    old = small.path("results/.store/references/feedfeedfeedfeed/reference.json")
+    old.parent.mkdir(parents=True)
+    old.write_text('{"base": "another", "code": "another"}', encoding="utf-8")
     store = small.path("results/.store/adapters")
     wanted = set(small.keys().values())
     assert wanted < {path.name for path in store.iterdir()}  # those of other settings
@@ -87,7 +90,8 @@ def test_prune_removes_what_nothing_needs_and_nothing_else(small: Mill):
     assert leftover.is_file() and state.is_file()
     assert small.command("prune", "--yes").returncode == 0
     assert {path.name for path in store.iterdir()} == wanted
-    assert not state.parent.exists()
+    assert not state.parent.exists() and not old.parent.exists()
+    assert list(old.parent.parent.glob("*/*.parquet"))  # those of now
     assert sum(small.build().jobs.values()) == 0
     assert "0 things" in small.command("prune").stdout
 

@@ -18,7 +18,7 @@ def mask(
     length: int = LENGTH,
 ) -> torch.Tensor:
     positions = position_keys(seed, step, row, length, PREFIX, "cpu")
-    return KeyedDropout(p, module, DropoutKeys()).mask(positions, FEATURES)
+    return ~KeyedDropout(p, module, DropoutKeys()).dropped(positions, FEATURES)
 
 
 def agreement(one: torch.Tensor, other: torch.Tensor) -> float:
