@@ -8,6 +8,7 @@
 #     ingest/<source>/summary.json, ingest/summary.json             counts of what came in
 #     base/base.json, base/measures.parquet                         the base, and rows in its tokens
 #     splits/{episodes,rows,heldout}.parquet, splits/leaks.json     what is held out
+#     judged/<judge>.parquet                                        what a judge says of examples
 #     fitsets/<adapter>/{fitset,dropped,plan}.parquet               what an adapter is trained on
 #     adapters/<adapter>/                                           the adapter, published
 #     evaluation/<adapter>.parquet                                  its held-out rows, published
@@ -48,6 +49,7 @@ wildcard_constraints:
     source=r"[a-z0-9_]+",
     shard=r"s[01]*-[0-9a-f]+",
     adapter=r"[a-z0-9_]+",
+    judge=r"[a-z0-9_]+",
     key=r"[0-9a-f]+",
 
 
@@ -68,6 +70,7 @@ rule all:
 include: "rules/example.smk"
 include: "rules/ingest.smk"
 include: "rules/split.smk"
+include: "rules/judge.smk"
 include: "rules/fitset.smk"
 include: "rules/train.smk"
 include: "rules/evaluate.smk"

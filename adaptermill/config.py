@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, field_validator
 
 from adaptermill.errors import UserError
+from adaptermill.judge_settings import JUDGE_MODELS, SECRET, JudgeSettings, RecordedJudge
 from adaptermill.sources import (
     NAME,
     SOURCE_MODELS,
@@ -111,7 +112,10 @@ class Recipe(Section):
     sources: Literal["all"] | list[str] = "all"
     families: Literal["all"] | Annotated[list[str], Field(min_length=1)] = "all"
     anchor_families: list[str] | None = None
-    judge: None = None
+    judge: str | None = Field(None, description="the judge whose verdict rows must pass")
+    judge_threshold: Annotated[Float, Field(ge=0, le=1)] = Field(
+        0.5, description="the smallest reward that is not rejected"
+    )
     filters: Annotated[list[str], Field(max_length=0)] = []
     dedup: Dedup = Dedup()
     trajectories: Trajectories | None = Field(
@@ -205,7 +209,7 @@ class Config(Section):
     ingest: Ingest = Ingest()
     split: Split = Split()
     families: dict[str, Annotated[list[str], Field(min_length=1)]] = {}
-    judges: Annotated[dict[str, Any], Field(max_length=0)] = {}
+    judges: dict[Annotated[str, Field(pattern=f"^{NAME}$")], JudgeSettings] = {}
     recipe: Recipe = Recipe()
     adapters: Annotated[dict[str, Recipe], Field(min_length=1)]
     sweeps: dict[str, Sweep] = {}
@@ -372,6 +376,11 @@ def _check_references(config: Config, problems: list[str]) -> None:
                         f"there are {', '.join(names)}"
                     )
         _check_kind(config, name, recipe, problems)
+        if recipe.judge is not None and recipe.judge not in config.judges:
+            there = ", ".join(config.judges) or "none"
+            problems.append(
+                f"adapters.{name}.judge: no judge {recipe.judge!r} in judges; there are {there}"
+            )
         _check_parent(config, name, recipe, problems)
     if isinstance(config.evaluation.adapters, list):
         for name in config.evaluation.adapters:
@@ -462,8 +471,6 @@ def _explain(error: ValidationError, origin: str) -> str:
 # Said instead of pydantic's bare "input should be …" for names that later versions will take.
 _NOT_YET = {
     "method": "only `anchored` is in this version",
-    "judge": "judges are not in this version; leave it null",
-    "judges": "judges are not in this version; leave it empty",
     "filters": "filters are not in this version; leave it empty",
     "near": "near-duplicate removal is not in this version; leave it null",
     "credit": "only `shared` is in this version (per_role needs on-policy collection)",
@@ -471,27 +478,41 @@ _NOT_YET = {
 
 
 # Members of unions show up as parts of the path that are no keys of the file.
-_UNION_MEMBER = re.compile(r"[\[\]()']|^(int|float|str|literal|list)$")
+_BRACKETS = re.compile(r"[\[\]()']")
+_UNION_MEMBER = re.compile(rf"{_BRACKETS.pattern}|^(int|float|str|literal|list)$")
 
 
 def _lines(error: ValidationError) -> list[str]:
     lines = []
     for item in error.errors(include_url=False):
-        path = [part for part in item["loc"] if not _UNION_MEMBER.search(str(part))]
-        if path[:1] == ["sources"] and path[2:3] and path[2] in SOURCE_MODELS:
-            del path[2]  # the source's format
+        path = _keys(item["loc"])
         where = ".".join(str(part) for part in path)
         last = str(path[-1]) if path else ""
         if item["type"] == "extra_forbidden":
             lines.append(f"{where}: unknown key{_suggest(item['loc'])}")
         elif item["type"] == "missing":
             lines.append(f"{where}: missing")
+        elif item["type"] == SECRET:  # its value is not shown
+            lines.append(f"{where}: {item['msg']}")
         elif last in _NOT_YET:
             lines.append(f"{where}: {_short(item['input'])}: {_NOT_YET[last]}")
         else:
             message = item["msg"].removeprefix("Value error, ")
             lines.append(f"{where}: {_short(item['input'])} is not valid: {message}")
     return list(dict.fromkeys(lines))
+
+
+def _keys(location: tuple[int | str, ...]) -> list[int | str]:
+    """The part of an error's place that stands in the file."""
+    if location[:1] == ("judges",):
+        # A judge may be called what a kind is called: the kind is the part after the name.
+        rest = [part for part in location[2:] if part not in JUDGE_MODELS]
+        location = (*location[:2], *rest)
+        return [part for part in location if not _BRACKETS.search(str(part))]
+    path = [part for part in location if not _UNION_MEMBER.search(str(part))]
+    if path[:1] == ["sources"] and path[2:3] and path[2] in SOURCE_MODELS:
+        del path[2]  # the source's format
+    return path
 
 
 def _short(value: Any) -> str:
@@ -516,6 +537,8 @@ _INSIDE = {
     ("Config", "adapters"): Recipe,
     ("Config", "sweeps"): Sweep,
     ("Config", "sources"): ReplaySource,
+    # Any one of its kinds: the next part of the place says which it is.
+    ("Config", "judges"): RecordedJudge,
 }
 
 
@@ -524,6 +547,8 @@ def _step(model: Any, part: int | str) -> Any:
         return model[0]
     if model is ReplaySource and part in SOURCE_MODELS:
         return SOURCE_MODELS[part]
+    if model is RecordedJudge and part in JUDGE_MODELS:
+        return JUDGE_MODELS[part]
     inner = _INSIDE.get((model.__name__, part))
     if inner is not None:
         return (inner,)

@@ -32,6 +32,7 @@ from snakemake.io import ancient, checkpoint_target
 
 from adaptermill.config import Config, load
 from adaptermill.errors import UserError
+from adaptermill.judge_stages import JudgeStages
 from adaptermill.made import Stage, request
 from adaptermill.message_stages import data_arguments
 from adaptermill.provenance import key
@@ -70,6 +71,7 @@ class Pipeline:
         self.specs = Specs(self.config, self.repository)
         self.sources = self.specs.sources
         self.messages = self.specs.messages
+        self.judges = JudgeStages(self.config)
         self._adapter_of_key: dict[str, str] = {}
         self._prepare_environment()
         # Where another Snakemake works, its jobs read these files now.
@@ -116,10 +118,17 @@ class Pipeline:
             return ["results/base/base.json", *scans]
         if stage == "view":
             return ["results/base/base.json", *self.messages.source_summaries(subject)]
-        if stage in ("heldout", "fitset"):
-            found = [self.digest("rows"), self.digest("measures")]
-            messages = stage == "fitset" and self.messages.makes(subject)
-            return found + (self._above_messages(subject) if messages else [])
+        tables = [self.digest("rows"), self.digest("measures")]
+        if stage == "heldout":
+            return tables
+        if stage == "judge":
+            # Recorded rewards and gold answers are in the rows, and not in their index.
+            records = [self.record("summarize_ingest", name) for name in self.sources]
+            asks_base = self.config.judges[subject].kind == "gold_likelihood"
+            return [*tables, *records, *(["results/base/base.json"] if asks_base else [])]
+        if stage == "fitset":
+            messages = self._above_messages(subject) if self.messages.makes(subject) else []
+            return [*tables, *messages, *self.judges.digests(subject)]
         if stage in ("tables", "card"):
             names = self.config.evaluated if stage == "tables" else [subject]
             return [self.published_mark(name) for name in ["base", *names]]
@@ -135,7 +144,16 @@ class Pipeline:
     def fitset_above(self, name: str) -> list[str]:
         """What stands above a fit set; behind the checkpoints that write it."""
         self.digests()
+        judge = self.config.recipes[name].judge
+        if judge is not None:
+            self._finished("judge", judge, judge=judge)
         return self.above("fitset", name)
+
+    def judge_above(self, name: str) -> list[str]:
+        """What stands above a judge; behind the checkpoints that write it."""
+        self.judges.require(name)
+        self.digests()
+        return self.above("judge", name)
 
     def digest(self, table: str) -> str:
         """The file that holds the hash of `rows` or `measures`, written when the hash changes.
@@ -183,6 +201,7 @@ class Pipeline:
             "merge_measures": ["all"],
             "heldout": ["validation"],
             "view": [name for stage, name in specs if stage == "view"],
+            "judge": self.judges.used,
             "fitset": self.config.recipes,
             "tables": ["all"],
             "report": ["all"],
@@ -204,7 +223,9 @@ class Pipeline:
                         spec=self.spec(*spec),
                         spec_text=self.specs.text(specs[spec]),
                         above=tuple(self.above(stage, subject)),
-                        keeps=kept.get(stage, ()),
+                        keeps=self.judges.keeps(subject)
+                        if stage == "judge"
+                        else kept.get(stage, ()),
                     )
                 )
         return found
@@ -311,6 +332,7 @@ class Pipeline:
     # ---- adapters ------------------------------------------------------------------------------
 
     def fitset_hashes(self, name: str) -> dict[str, str]:
+        self.fitset_above(name)
         composition = self._finished("fitset", name, adapter=name).composition
         with open(composition, encoding="utf-8") as handle:
             return json.load(handle)["hashes"]

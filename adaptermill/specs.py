@@ -16,6 +16,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from adaptermill import judge_specs
 from adaptermill.atomic import write_if_changed
 from adaptermill.config import Config
 from adaptermill.errors import UserError
@@ -73,10 +74,19 @@ class Specs:
 
     def code(self, script: str) -> str:
         """The fingerprint of what `scripts/<script>.py` runs; a trusted one stays what it was."""
-        if script not in self._fingerprints:
-            trusted = self._trusted.get(script)
-            self._fingerprints[script] = trusted or code_fingerprint(self.script(script))
-        return self._fingerprints[script]
+        return self._fingerprint(script, self.script(script))
+
+    def judge_code(self, name: str) -> str:
+        """The fingerprint of the code that decides that judge's verdicts."""
+        label, modules = judge_specs.modules(self.config, name)
+        folder = self.repository / "adaptermill" / "judges"
+        return self._fingerprint(f"judges/{label}", *(folder / module for module in modules))
+
+    def _fingerprint(self, label: str, *entries: Path) -> str:
+        if label not in self._fingerprints:
+            trusted = self._trusted.get(label)
+            self._fingerprints[label] = trusted or code_fingerprint(*entries)
+        return self._fingerprints[label]
 
     @functools.cached_property
     def _trusted(self) -> dict[str, str]:
@@ -149,10 +159,16 @@ class Specs:
         add("split", "all", "split", {**split, "families": config.families})
         heldout = {"sides": config.split.heldout_sides, "max_tokens": config.base.max_tokens}
         add("heldout", "validation", "heldout", heldout)
-        for name in config.recipes:
+        for name in judge_specs.used_judges(config):
+            add("judge", name, "judge", self._judge_settings(name))
+        for name, recipe in config.recipes.items():
             if self.messages.has_view(name):
                 add("view", name, "view_messages", self.messages.view_settings(name))
-            add("fitset", name, self.messages.fitset_script(name), self.fitset_settings(name))
+            settings = self.fitset_settings(name)
+            if recipe.judge is not None:
+                judge = specs["judge", recipe.judge]["settings"]
+                settings["judge_configured"] = judge["configured"]
+            add("fitset", name, self.messages.fitset_script(name), settings)
             add("train", name, "train", {**self.train_settings(name), "versions": self.versions()})
             specs["train", name]["noted"] = self.noted(name)
         add("evaluate", "all", "evaluate", self.evaluate_settings())
@@ -259,6 +275,10 @@ class Specs:
                 ) from None
             settings["listed"] = key(lines=sorted(set(listed.splitlines())))
         return settings
+
+    def _judge_settings(self, name: str) -> dict[str, Any]:
+        code = self.judge_code(name)
+        return judge_specs.judge_settings(self.config, name, code, self.fitset_settings)
 
     def train_settings(self, name: str) -> dict[str, Any]:
         recipe = self.config.recipes[name].model_dump(include=set(TRAINING_SETTINGS))

@@ -57,9 +57,10 @@ def _status(
     causes = list(shared)
     if not causes:
         for above in pipeline.config.lineage(name):
-            for stage in ("view", "fitset"):
-                if (stage, above) in outdated:
-                    text = outdated[stage, above]
+            judge = pipeline.config.recipes[above].judge
+            for stage, subject in (("judge", judge), ("view", above), ("fitset", above)):
+                if (stage, subject) in outdated:
+                    text = outdated[stage, subject]
                     causes.append(text if above == name else f"{above}: {text}")
                     break
     found = None if causes else pipeline.key_on_disk(name)
@@ -110,6 +111,13 @@ def explain_stage(stage: Stage) -> str:
     return explain_spec(stage, before or {}, json.loads(stage.spec_text))
 
 
+# Settings that are hashes or long; what their change means is said by other words.
+_SAID_OTHERWISE = {
+    *("files", "ingest_code", "measure_code", "own_families", "anchor_families"),
+    *("template_text", "kind_code", "configured", "judge_configured", "adapters"),
+}
+
+
 def explain_spec(stage: Stage, before: dict[str, Any], now: dict[str, Any]) -> str:
     old, new = before.get("settings", {}), now["settings"]
     said = []
@@ -117,11 +125,14 @@ def explain_spec(stage: Stage, before: dict[str, Any], now: dict[str, Any]) -> s
         said.append(
             "the base's files changed"
             if stage.stage == "base"
+            else f"the model's files of judge {stage.subject} changed"
+            if stage.stage == "judge"
             else f"files of source {stage.subject} changed"
         )
-    ignored = {"files", "ingest_code", "measure_code", "own_families", "anchor_families"}
-    said += differences(old, new, ignored)
-    codes = ["ingest_code", "measure_code"]
+    if old.get("template_text") != new.get("template_text"):
+        said.append(f"template of judge {stage.subject} changed")
+    said += differences(old, new, _SAID_OTHERWISE)
+    codes = ["ingest_code", "measure_code", "kind_code"]
     if before.get("code") != now["code"] or any(old.get(c) != new.get(c) for c in codes):
         said.append(f"{stage.stage.replace('_', ' ')} code changed")
     return ", ".join(said) or f"settings of {stage.stage} changed"
@@ -136,7 +147,9 @@ def differences(
         before, after = old.get(name), new.get(name)
         if isinstance(before, dict) and isinstance(after, dict):
             inner = differences(before, after)
-            found += inner if name == "recipe" else [f"{name}.{text}" for text in inner]
+            found += (
+                inner if name in ("recipe", "settings") else [f"{name}.{text}" for text in inner]
+            )
         elif before != after:
             found.append(f"{name} {shown(before)} -> {shown(after)}")
     return found

@@ -54,11 +54,12 @@ checkpoint fitset:
         folder=lambda wildcards, output: Path(output.fitset).parent,
         script=lambda wildcards: pipeline.messages.fitset_script(wildcards.adapter),
         data=lambda wildcards: pipeline.messages.fitset_arguments(wildcards.adapter),
+        judged=lambda wildcards: pipeline.judges.fitset_arguments(wildcards.adapter),
     message:
         "Choosing what {wildcards.adapter} is trained on"
     shell:
         "made=$(sha256sum {input.spec} {input.above}); "
         'python "$SCRIPTS/{params.script}.py" --spec {input.spec} --rows {params.rows}'
-        " --measures {params.measures} {params.data}"
+        " --measures {params.measures} {params.data} {params.judged}"
         " --output-folder {params.folder} 2>&1 | tee {log}"
         '; echo "$made" > {output.made}'

@@ -16,6 +16,7 @@ import pandas as pd
 from adaptermill.errors import UserError, run_command
 from adaptermill.fitsets.composition import composition
 from adaptermill.fitsets.files import write_fitset
+from adaptermill.fitsets.labels import read_labels
 from adaptermill.fitsets.lengths import with_lengths
 from adaptermill.fitsets.plan import make_plan
 from adaptermill.fitsets.select import fitset_columns, select
@@ -28,6 +29,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--spec", type=Path, required=True, help="settings of the fit set (JSON)")
     parser.add_argument("--rows", type=Path, required=True, help="index of all rows (Parquet)")
     parser.add_argument("--measures", type=Path, required=True, help="token counts (Parquet)")
+    parser.add_argument("--judged", type=Path, help="what the recipe's judge says (Parquet)")
     parser.add_argument("--output-folder", type=Path, required=True, help="where the set goes")
     arguments = parser.parse_args(argv)
     settings = json.loads(arguments.spec.read_text(encoding="utf-8"))["settings"]
@@ -35,7 +37,10 @@ def main(argv: list[str] | None = None) -> None:
 
     measures = pd.read_parquet(arguments.measures)
     rows = with_lengths(pd.read_parquet(arguments.rows), measures, settings["max_tokens"])
-    chosen = select(rows, settings)
+    labels = None
+    if recipe["judge"] is not None:
+        labels = read_labels(arguments.judged, recipe["judge"], settings["judge_configured"])
+    chosen = select(rows, settings, labels)
     plan = make_plan(
         chosen.contents("ce"),
         chosen.contents("anchor"),
@@ -65,6 +70,9 @@ def main(argv: list[str] | None = None) -> None:
     )
     if recipe["beta"] and settings["anchor_families"] and "anchor" not in made["kept"]:
         print("  no anchor row: the anchor families have no row that can be trained on")
+    if "judge" in made:
+        said = ", ".join(f"{count} {verdict}" for verdict, count in made["judge"]["kept"].items())
+        print(f"  of those kept, the judge {recipe['judge']} said: {said}")
     for reason, count in made["dropped"].items():
         print(f"  {count:>8}  left out: {reason}")
 

@@ -87,7 +87,7 @@ def composition(
     reasons = _counts(dropped["reason"])
     assert sum(kept.values()) + sum(reasons.values()) == rows, "rows are neither kept nor dropped"
     targets = fitset.loc[fitset["kind"].isin(["ce", "chosen"]), "target_hash"].value_counts()
-    return {
+    composed = {
         "adapter": adapter,
         "input": rows,
         "kept": kept,
@@ -104,6 +104,13 @@ def composition(
         },
         "hashes": identities(fitset, plan),
     }
+    if fitset["judge"].notna().any():
+        composed["judge"] = {
+            "fingerprint": str(fitset["judge"].dropna().iloc[0]),
+            "kept": _counts(fitset["verdict"]),
+            "mean_reward": round(float(fitset["reward"].astype(float).mean()), 6),
+        }
+    return composed
 
 
 def _kind_of_rows(fitset: pd.DataFrame) -> pd.Series:

@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from adaptermill.errors import UserError
+from adaptermill.fitsets.labels import LABELS, rejections, with_labels
 from adaptermill.fitsets.plan import draw, names_of
 from adaptermill.splits import in_fraction
 
@@ -68,14 +69,8 @@ class Selection:
         )
 
 
-def select(rows: pd.DataFrame, settings: Mapping[str, Any]) -> Selection:
-    """Chooses cross-entropy rows and the anchor pool of one adapter.
-
-    `rows` is the row index of scripts/split.py with lengths (lengths.py). Shares, variants, listed
-    episodes, `drop_done` and the cap hold for the pool too; `limit` is for CE rows alone.
-    `UserError` when the adapter names a family that no row has, when nothing is left to train on,
-    or when over 5 % of the anchor pool are copies of its own rows.
-    """
+def candidates(rows: pd.DataFrame, settings: Mapping[str, Any]) -> Selection:
+    """The rows that one adapter could be trained on, before any is judged or found a duplicate."""
     recipe = settings["recipe"]
     own = set(settings["own_families"])
     anchors = set(settings["anchor_families"]) - own
@@ -88,6 +83,26 @@ def select(rows: pd.DataFrame, settings: Mapping[str, Any]) -> Selection:
     )
     kinds = chosen.kept["family"].isin(own).map({True: "ce", False: "anchor"})
     chosen.kept = chosen.kept.assign(kind=kinds.astype(object))
+    return chosen
+
+
+def select(
+    rows: pd.DataFrame, settings: Mapping[str, Any], labels: pd.DataFrame | None = None
+) -> Selection:
+    """Chooses cross-entropy rows and the anchor pool of one adapter.
+
+    `rows` is the row index of scripts/split.py with lengths (lengths.py), `labels` the verdicts of
+    the recipe's judge (labels.py), if it has one. Shares, variants, listed episodes, `drop_done`,
+    the judge and the cap hold for the pool too; `limit` is for CE rows alone.
+    `UserError` when the adapter names a family that no row has, when nothing is left to train on,
+    or when over 5 % of the anchor pool are copies of its own rows.
+    """
+    recipe = settings["recipe"]
+    chosen = candidates(rows, settings)
+    if labels is not None:
+        chosen.kept = with_labels(chosen.kept, labels)
+        rejected = rejections(chosen.kept, recipe)
+        chosen.drop(rejected["out"], "judge", rejected["reason"], rejected["detail"])
     _drop_duplicates(chosen, recipe["dedup"])
     if recipe["limit"] is not None:
         inside = draw(names_of(chosen.contents("ce")), recipe["limit"], "limit", recipe["seed"])
@@ -95,7 +110,7 @@ def select(rows: pd.DataFrame, settings: Mapping[str, Any]) -> Selection:
         chosen.drop(over, "selection", "limit")
     _drop_twins(chosen, settings["adapter"])
     if chosen.of_kind("ce").empty:
-        raise UserError(_nothing_left(chosen, settings["adapter"], own))
+        raise UserError(_nothing_left(chosen, settings["adapter"], set(settings["own_families"])))
     return chosen
 
 
@@ -201,5 +216,6 @@ def _families(rows: pd.DataFrame) -> str:
 def fitset_columns(chosen: Selection, kept: Sequence[str]) -> pd.DataFrame:
     """The fit set: CE rows, and the anchor rows among `kept`, a line each."""
     rows = chosen.kept[(chosen.kept["kind"] == "ce") | chosen.kept["row_id"].isin(kept)]
-    empty = dict.fromkeys(("seat", "query_id", "pair_id", "reward", "advantage", "judge"))
-    return rows.assign(**empty)
+    # What only trajectories have, or only judged rows.
+    names = ("seat", "query_id", "pair_id", "advantage", *LABELS)
+    return rows.assign(**{name: None for name in names if name not in rows})
