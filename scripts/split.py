@@ -26,7 +26,8 @@ from adaptermill.splits import rename, split_episodes
 # Everything of a row but its text: what splits and selection look at.
 COLUMNS = [
     *("row_id", "source", "task_id", "step", "family", "op", "variant", "sources", "macro", "site"),
-    *("success", "trainable", "text_hash", "prompt_hash", "target_hash", "content_hash", "images"),
+    *("success", "trainable", "untrainable", "text_hash", "prompt_hash", "target_hash"),
+    *("content_hash", "images"),
 ]
 EPISODE_COLUMNS = [
     *("task_id", "source", "variant", "sources", "families", "rows", "side", "group"),

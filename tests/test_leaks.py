@@ -51,7 +51,7 @@ def test_rows_that_are_not_evaluated_are_no_leaks(changes):
 def test_training_rows_that_are_not_trained_on_leak_nothing():
     said = {"text_hash": "t", "target_hash": "y"}
     found = leak_report(
-        rows(row("a", trainable=False, **said), row("h", side="validation", **said))
+        rows(row("a", untrainable="injected", **said), row("h", side="validation", **said))
     )
     assert set(counts(found).values()) == {0}
 

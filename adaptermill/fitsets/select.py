@@ -134,7 +134,8 @@ def _take_sides(
 ) -> None:
     if isinstance(recipe["sources"], list):
         chosen.drop(~chosen.kept["source"].isin(recipe["sources"]), "selection", "source")
-    chosen.drop(~chosen.kept["trainable"].astype(bool), "selection", "injected")
+    untrainable = chosen.kept["untrainable"]
+    chosen.drop(untrainable.notna(), "selection", untrainable)
     reasons = {"validation": "held_out", "test": "test_side", "mixed": "mixed_chain"}
     for side, reason in reasons.items():
         chosen.drop(chosen.kept["side"] == side, "split", reason)

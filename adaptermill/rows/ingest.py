@@ -234,7 +234,7 @@ class ShardWriter:
             for name, value in draft.kept.items()
         }
         success = described.get("success")
-        injected = record.get("inject") or record.get("aug_prefix")
+        untrainable = _untrainable(record) or draft.untrainable
         return {
             "row_id": row_id,
             "source": self.source,
@@ -247,7 +247,8 @@ class ShardWriter:
             "macro": _text(record.get("macro", described.get("macro"))),
             "site": _text(record.get("site", described.get("site"))),
             "success": success if isinstance(success, bool) else None,
-            "trainable": draft.trainable and not injected,
+            "trainable": untrainable is None,
+            "untrainable": untrainable,
             "messages": dump(record["messages"]),
             "target": record["target"],
             "fields": dump(fields),
@@ -280,6 +281,13 @@ class ShardWriter:
         assert isinstance(info, ImageInfo)
         values = {"sha256": sha256, "image": {"bytes": data, "path": name}, **vars(info)}
         self.images.add(values, len(data))
+
+
+def _untrainable(record: Mapping[str, Any]) -> str | None:
+    """Why a replayed step is not trained on, by its own marks."""
+    if record.get("inject"):
+        return "injected"
+    return "copied_prefix" if record.get("aug_prefix") else None
 
 
 def _text(value: Any) -> str | None:

@@ -38,8 +38,12 @@ ROW_SCHEMA = pa.schema(
         pa.field("site", pa.string()),
         # the episode's recorded outcome, where there is one
         pa.field("success", pa.bool_()),
-        # false for an injected mistake and for the prefix copied before it
+        # false for what is never trained on and never evaluated
         pa.field("trainable", pa.bool_(), nullable=False),
+        # why that is so, null for all other rows: `injected` (a mistake made on purpose),
+        # `copied_prefix` (the steps copied before one), `weight_zero` (the answer's weight is 0),
+        # `undesired` (marked as an answer not to give)
+        pa.field("untrainable", pa.string()),
         # JSON of the record's messages, as they came
         pa.field("messages", pa.string(), nullable=False),
         pa.field("target", pa.string(), nullable=False),

@@ -26,7 +26,7 @@ def row(task_id: str = "a", step: int = 0, **changes: Any) -> dict[str, Any]:
         "op": "click",
         "variant": "plain",
         "sources": [task_id],
-        "trainable": True,
+        "untrainable": None,
         "side": "train",
         "text_hash": f"text {name}",
         "target_hash": f"target {name}",
@@ -40,6 +40,7 @@ def row(task_id: str = "a", step: int = 0, **changes: Any) -> dict[str, Any]:
     }
     prompt = values["text_hash"] + values.pop("image")
     hashes = {"prompt_hash": prompt, "content_hash": prompt + values["target_hash"]}
+    values["trainable"] = values["untrainable"] is None
     return {"fraction_key": fraction_key(values["sources"]), **hashes, **values}
 
 

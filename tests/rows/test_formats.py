@@ -65,14 +65,15 @@ def test_openai(tmp_path):
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        ({**ASSISTANT, "weight": 1}, True),
-        ({**ASSISTANT, "weight": 0}, False),
-        ({"role": "assistant", "content": [{"type": "text", "text": ACTION}]}, True),
+        ({**ASSISTANT, "weight": 1}, None),
+        ({**ASSISTANT, "weight": 0}, "weight_zero"),
+        ({"role": "assistant", "content": [{"type": "text", "text": ACTION}]}, None),
     ],
 )
 def test_openai_answers(tmp_path, answer, expected):
     row = one(tmp_path, "openai", {"messages": [USER, answer]})
-    assert (row["target"], row["trainable"]) == (ACTION, expected)
+    assert (row["target"], row["trainable"]) == (ACTION, expected is None)
+    assert row["untrainable"] == expected
 
 
 @pytest.mark.parametrize(
@@ -159,7 +160,8 @@ def test_sharegpt_marks_stand_where_the_images_do(tmp_path):
 
 def test_sharegpt_undesired_answers_are_not_trained_on(tmp_path):
     line = {"messages": [USER, ASSISTANT], "kto_tag": False}
-    assert not one(tmp_path, "sharegpt", line)["trainable"]
+    row = one(tmp_path, "sharegpt", line)
+    assert (row["trainable"], row["untrainable"]) == (False, "undesired")
 
 
 @pytest.mark.parametrize(
@@ -213,7 +215,7 @@ def test_trl(tmp_path, line):
 def test_trl_labels(tmp_path):
     line = {"prompt": [USER], "completion": [ASSISTANT], "label": False}
     row = one(tmp_path, "trl", line)
-    assert not row["trainable"]
+    assert (row["trainable"], row["untrainable"]) == (False, "undesired")
     assert row["fields"]["line"] == {"label": False}
 
 

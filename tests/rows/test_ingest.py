@@ -171,6 +171,8 @@ def test_columns(tmp_path):
     assert (first["success"], first["site"], first["macro"]) == (False, "shop", "tabs")
     assert json.loads(first["episode"]) == described
     assert [rows[f"main/chain-1/{n}"]["trainable"] for n in range(3)] == [False, False, True]
+    said = [rows[f"main/chain-1/{n}"]["untrainable"] for n in range(3)]
+    assert said == ["injected", "copied_prefix", None]
     assert first["family"] == "Navigation"
     assert rows["main/chain-1/2"]["family"] == "Text entry"
     assert json.loads(rows["main/chain-1/2"]["fields"])["family"] is None

@@ -14,12 +14,13 @@ class Conversation:
     """The messages that lead to the answer, and the answer's text.
 
     `used` names the keys of the line that this was made of; all others are kept beside it.
+    `untrainable` is why the answer is not to be learned, in a word (schema.py has them).
     """
 
     messages: list[dict[str, Any]]
     target: str
     used: frozenset[str]
-    trainable: bool = True
+    untrainable: str | None = None
 
 
 def listed(record: Mapping[str, Any], name: str) -> list[Any]:
@@ -41,8 +42,8 @@ def refuse_tools(where: str, message: Mapping[str, Any]) -> None:
         raise Problem("unsupported", f"{where} is a function's result (role `function`)")
 
 
-def answered(messages: Sequence[Any], where: str) -> tuple[list[dict[str, Any]], str, bool]:
-    """The messages before the last one, its text, and whether it is to be trained on.
+def answered(messages: Sequence[Any], where: str) -> tuple[list[dict[str, Any]], str, str | None]:
+    """The messages before the last one, its text, and why it is not to be learned, if so.
 
     The last message is the assistant's; `weight` 0 on it says that it is not to be learned, and
     means nothing on an earlier one: those are context here.
@@ -60,7 +61,8 @@ def answered(messages: Sequence[Any], where: str) -> tuple[list[dict[str, Any]],
     if last.get("role") != "assistant":
         text = f"{where} ends with a message of {last.get('role')!r}, not with the assistant's"
         raise Problem("no_answer", text)
-    return prompt, text_of(last, f"{where}[{len(prompt)}]"), messages[-1].get("weight", 1) == 1
+    untrainable = None if messages[-1].get("weight", 1) == 1 else "weight_zero"
+    return prompt, text_of(last, f"{where}[{len(prompt)}]"), untrainable
 
 
 def text_of(message: Mapping[str, Any], where: str) -> str:

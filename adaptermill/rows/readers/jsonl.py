@@ -178,7 +178,7 @@ class JsonlReader:
             "target": talk.target,
             "line": {name: value for name, value in record.items() if name not in talk.used},
         }
-        return Draft(made, made, self._episode_of(record), talk.trainable, name_images=True)
+        return Draft(made, made, self._episode_of(record), talk.untrainable, name_images=True)
 
     def _episode_of(self, record: Mapping[str, Any]) -> str | None:
         if self.episode is not None and record.get(self.episode) is None:

@@ -18,5 +18,5 @@ class OpenaiReader(JsonlReader):
 
     @classmethod
     def converse(cls, record: Mapping[str, Any]) -> Conversation:
-        messages, target, trainable = answered(listed(record, "messages"), "messages")
-        return Conversation(messages, target, frozenset(["messages"]), trainable)
+        messages, target, untrainable = answered(listed(record, "messages"), "messages")
+        return Conversation(messages, target, frozenset(["messages"]), untrainable)

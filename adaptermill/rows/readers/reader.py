@@ -113,13 +113,14 @@ class Draft:
     `record` has what `records.check_record` wants; `kept` is what the row gives back when it is
     read (the record, unless the reader filled something in). `episode` is the name that the variant
     and the sources are taken from; None: the record's task_id. `source` is the one source of a row
-    whose name says nothing else. `name` ends the row's id; None: its step.
+    whose name says nothing else. `name` ends the row's id; None: its step. `untrainable` is why the
+    answer is not to be learned, in a word (schema.py has them).
     """
 
     record: Mapping[str, Any]
     kept: Mapping[str, Any]
     episode: str | None = None
-    trainable: bool = True
+    untrainable: str | None = None
     # Images that are part of the line itself are stored once, and named by their hash in the row.
     name_images: bool = False
     source: str | None = None

@@ -57,7 +57,8 @@ class SharegptReader(JsonlReader):
         rest = iter(shown)
         messages = [{"role": role, "content": _content(text, rest)} for role, text in turns]
         used = frozenset([name, "images", "system", "chosen"])
-        return Conversation(messages, target, used, record.get("kto_tag") is not False)
+        untrainable = "undesired" if record.get("kto_tag") is False else None
+        return Conversation(messages, target, used, untrainable)
 
 
 def _turn(where: str, turn: Any) -> tuple[str, str]:

@@ -33,10 +33,12 @@ class TrlReader(JsonlReader):
                 raise Problem("not_conversational", text)
             messages += listed(record, name)
         shown = _images(record)
-        prompt, target, trainable = answered(messages, "+".join(names))
+        prompt, target, untrainable = answered(messages, "+".join(names))
         prompt = _with_images(prompt, shown)
         used = frozenset([*names, "images", "image"])
-        return Conversation(prompt, target, used, trainable and record.get("label") is not False)
+        if record.get("label") is False:
+            untrainable = untrainable or "undesired"
+        return Conversation(prompt, target, used, untrainable)
 
 
 def _images(record: Mapping[str, Any]) -> list[str]:
