@@ -80,17 +80,29 @@ class Ingest(Section):
 
 
 class NearDuplicates(Section):
+    """When texts are near: by the Jaccard similarity of their word n-grams, as MinHash has it."""
+
     threshold: Annotated[Float, Field(gt=0, le=1)] = 0.85
-    ngram: Count = 5
-    permutations: Count = 128
+    ngram: Count = Field(5, description="words in a row that are compared as one")
+    permutations: Annotated[Int, Field(ge=16, le=4096)] = Field(
+        128, description="length of a signature; more are slower and more exact"
+    )
+
+
+class NearLeaks(NearDuplicates):
+    report: bool = Field(True, description="look for near-duplicates across the split")
 
 
 class Split(Section):
     validation_fraction: Annotated[Float, Field(ge=0, lt=1)] = 0.05
     test_fraction: Annotated[Float, Field(ge=0, lt=1)] = 0.0
-    group_by: Literal["source", "macro", "site"] = "source"
+    group_by: str = Field(
+        "source",
+        description="source, near_duplicates, or a column of the rows or episodes: macro, site, …",
+        min_length=1,
+    )
     mixed_chains: Literal["exclude", "any"] = "exclude"
-    near_duplicates: NearDuplicates = NearDuplicates()
+    near_duplicates: NearLeaks = NearLeaks()
     allow_leaks: bool = False
 
     @property
@@ -102,7 +114,9 @@ class Split(Section):
 class Dedup(Section):
     key: Literal["target", "prompt+target", "prompt+target+images"] = "prompt+target+images"
     cap: Count = 1
-    near: None = None
+    near: NearDuplicates | None = Field(
+        None, description="leave out near-duplicates too; null leaves out exact ones alone"
+    )
 
 
 class Recipe(Section):
@@ -472,7 +486,6 @@ def _explain(error: ValidationError, origin: str) -> str:
 _NOT_YET = {
     "method": "only `anchored` is in this version",
     "filters": "filters are not in this version; leave it empty",
-    "near": "near-duplicate removal is not in this version; leave it null",
     "credit": "only `shared` is in this version (per_role needs on-policy collection)",
 }
 

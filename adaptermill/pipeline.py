@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib.metadata
 import json
 import os
 import shlex
@@ -30,12 +31,12 @@ from typing import Any
 from snakemake.exceptions import IncompleteCheckpointException
 from snakemake.io import ancient, checkpoint_target
 
-from adaptermill.config import Config, load
+from adaptermill.config import Config, NearDuplicates, load
 from adaptermill.errors import UserError
 from adaptermill.judge_stages import JudgeStages
 from adaptermill.made import Stage, request
 from adaptermill.message_stages import data_arguments
-from adaptermill.provenance import key
+from adaptermill.provenance import PACKAGE, code_fingerprint, key
 from adaptermill.sources import ExampleSource, ExampleTrajectoriesSource
 from adaptermill.specs import DRAWN_BY, RESULTS, STORE, WORK, Specs
 
@@ -290,6 +291,24 @@ class Pipeline:
         }
         found = done.get(type(self.sources[name]))
         return [] if found is None else [found]
+
+    def signatures(self, near: NearDuplicates) -> str:
+        """Where the signatures of rows lie that are made with these settings."""
+        made = {
+            "ngram": near.ngram,
+            "permutations": near.permutations,
+            "code": code_fingerprint(PACKAGE / "signatures.py"),
+            "datasketch": importlib.metadata.version("datasketch"),
+        }
+        return str(WORK / "signatures" / key(**made))
+
+    def near_arguments(self, name: str) -> str:
+        """What an adapter's near-duplicates are found by: the rows and their signatures."""
+        near = self.config.recipes[name].dedup.near
+        if near is None or self.messages.makes(name):
+            return ""
+        jobs = self.threads("fitset", 1)
+        return f"{self.data_arguments()} --signatures {self.signatures(near)} --jobs {jobs}"
 
     # ---- base and measures ---------------------------------------------------------------------
 
@@ -548,20 +567,27 @@ class Pipeline:
 
         return base and self._adapter_key(name, hashes, base)
 
-    def measures_on_disk(self) -> list[Path] | None:
-        """The measured shards that the manifests and the base on disk ask for, else None."""
-        base = _read_json(RESULTS / "base" / "base.json")
+    def shards_on_disk(self) -> list[tuple[str, str]] | None:
+        """(source, shard) of all manifests on disk, else None."""
         manifests = {
             name: _read_json(WORK / "ingest" / name / "manifest.json") for name in self.sources
         }
-        if base is None or None in manifests.values():
+        if None in manifests.values():
             return None
-        folder = self._measures_folder(base)
         return [
-            folder / f"{name}__{shard['name']}.parquet"
+            (name, shard["name"])
             for name, manifest in manifests.items()
             for shard in manifest["shards"]
         ]
+
+    def measures_on_disk(self) -> list[Path] | None:
+        """The measured shards that the manifests and the base on disk ask for, else None."""
+        base = _read_json(RESULTS / "base" / "base.json")
+        shards = self.shards_on_disk()
+        if base is None or shards is None:
+            return None
+        folder = self._measures_folder(base)
+        return [folder / f"{name}__{shard}.parquet" for name, shard in shards]
 
     def evaluation_key_on_disk(self, name: str) -> str | None:
         base = _read_json(RESULTS / "base" / "base.json")

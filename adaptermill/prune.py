@@ -64,6 +64,7 @@ def find(pipeline: Pipeline) -> Found:
     if pipeline.config.base.model == "example":
         wanted = {Path(pipeline.specs.base_folder()).name}
         paths += _others(STORE / "bases", wanted, "an example base of other settings or code")
+    paths += _signatures_of_nobody(pipeline)
     paths += _specs_of_nobody(pipeline)
     paths += [(path, "left by a job that was killed") for path in _temporary()]
     return Found([Leftover(path, size_on_disk(path), why) for path, why in paths], kept)
@@ -126,6 +127,19 @@ def _is_held(state: Path) -> bool:
     except OSError:
         return False
     return False
+
+
+def _signatures_of_nobody(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:
+    near = [pipeline.config.split.near_duplicates]
+    near += [each.dedup.near for each in pipeline.config.recipes.values() if each.dedup.near]
+    wanted = {Path(pipeline.signatures(settings)).name for settings in near}
+    yield from _others(WORK / "signatures", wanted, "signatures of other settings or code")
+    shards = pipeline.shards_on_disk()
+    if shards is not None:
+        files = {f"{source}__{shard}.parquet" for source, shard in shards}
+        for name in sorted(wanted):
+            folder = WORK / "signatures" / name
+            yield from _others(folder, files, "a shard that is not there any more")
 
 
 def _specs_of_nobody(pipeline: Pipeline) -> Iterator[tuple[Path, str]]:

@@ -155,7 +155,7 @@ class Specs:
         # The code that measured is in the path of what is merged.
         measured = {**limits, "measure_code": self.code("measure")}
         add("merge_measures", "all", "merge_measures", measured)
-        split = config.split.model_dump(exclude={"near_duplicates"})
+        split = config.split.model_dump()
         add("split", "all", "split", {**split, "families": config.families})
         heldout = {"sides": config.split.heldout_sides, "max_tokens": config.base.max_tokens}
         add("heldout", "validation", "heldout", heldout)

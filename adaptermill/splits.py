@@ -1,7 +1,9 @@
 """Which side an episode is on: training, validation, test, or neither.
 
-Membership is decided by hashes of source names and by nothing else, so adding episodes never moves
-an old one, and no order, process or machine matters.
+Membership is decided by hashes of the names of groups and by nothing else, so no order, process or
+machine matters. A group is a source episode unless `split.group_by` says otherwise, and then adding
+episodes never moves an old one. By a column that holds as long as sources keep their values; by
+near-duplicates, groups can merge. moves.py lists what moved.
 """
 
 from __future__ import annotations
@@ -55,23 +57,30 @@ def in_fraction(key: float, fraction: float) -> bool:
 
 
 def groups_of_sources(episodes: pd.DataFrame, column: str) -> tuple[list[list[str]], int]:
-    """The groups of each episode for `group_by: macro` or `site`, and how many sources have none.
+    """The groups of each episode for `group_by` a column, and how many sources have none.
 
     `episodes[column]` holds the values that an episode's own rows carry. A source's groups are the
     values of the episodes made from it alone, so that an episode and its recovery stay together and
     a chain belongs where its parts do. For a part that has no episode of its own, the chain's own
-    values serve; a source without any value is its own group.
+    values serve, and where the chains with that part have no value in common, its name too: they
+    must not lie on different sides. A source without any value is its own group.
     """
     known: dict[str, set[str]] = {}
     for sources, values in zip(episodes["sources"], episodes[column], strict=True):
         if len(sources) == 1 and len(values):
             known.setdefault(sources[0], set()).update(values)
+    shared: dict[str, set[str]] = {}
+    for sources, values in zip(episodes["sources"], episodes[column], strict=True):
+        for source in sources:
+            shared[source] = shared.get(source, set(values)) & set(values)
     alone: set[str] = set()
     groups = []
     for sources, values in zip(episodes["sources"], episodes[column], strict=True):
         own: set[str] = set()
         for source in sources:
-            own |= known.get(source) or set(values) or {source}
+            own |= known.get(source) or set(values)
+            if source not in known and not shared[source]:
+                own.add(source)
             if source not in known and not len(values):
                 alone.add(source)
         groups.append(sorted(own))
@@ -79,18 +88,21 @@ def groups_of_sources(episodes: pd.DataFrame, column: str) -> tuple[list[list[st
 
 
 def split_episodes(
-    episodes: pd.DataFrame, settings: Mapping[str, object]
+    episodes: pd.DataFrame,
+    settings: Mapping[str, object],
+    groups: Sequence[Sequence[str]] | None = None,
 ) -> tuple[pd.DataFrame, int]:
     """Adds `side`, `group` and `fraction_key` to a table with a line per episode.
 
-    `episodes` has `task_id`, `sources` and, for `group_by` macro or site, that column as lists of
-    values. Returns the table and the number of sources that had to be their own group. A `group` of
-    several names, joined by `+`, is a chain's.
+    `episodes` has `task_id`, `sources` and, where `group_by` is a column, that column as lists of
+    values; for `near_duplicates` the `groups` of each episode are given (near_groups.py). Returns
+    the table and the number of sources that had to be their own group. A `group` of several names,
+    joined by `+`, is a chain's.
     """
-    column = str(settings["group_by"])
+    column, alone = str(settings["group_by"]), 0
     if column == "source":
-        groups, alone = [sorted(set(sources)) for sources in episodes["sources"]], 0
-    else:
+        groups = [sorted(set(sources)) for sources in episodes["sources"]]
+    elif groups is None:
         groups, alone = groups_of_sources(episodes, column)
     sides = [
         side_of_episode(

@@ -46,11 +46,13 @@ checkpoint fitset:
         "results/logs/fitset/{adapter}.log",
     conda:
         "../envs/data.yaml"
+    threads: pipeline.threads("fitset", 1)
     resources:
         **pipeline.resources("fitset"),
     params:
         rows="results/splits/rows.parquet",
         measures="results/base/measures.parquet",
+        near=lambda wildcards: pipeline.near_arguments(wildcards.adapter),
         folder=lambda wildcards, output: Path(output.fitset).parent,
         script=lambda wildcards: pipeline.messages.fitset_script(wildcards.adapter),
         data=lambda wildcards: pipeline.messages.fitset_arguments(wildcards.adapter),
@@ -60,6 +62,6 @@ checkpoint fitset:
     shell:
         "made=$(sha256sum {input.spec} {input.above}); "
         'python "$SCRIPTS/{params.script}.py" --spec {input.spec} --rows {params.rows}'
-        " --measures {params.measures} {params.data} {params.judged}"
+        " --measures {params.measures} {params.data} {params.judged} {params.near}"
         " --output-folder {params.folder} 2>&1 | tee {log}"
         '; echo "$made" > {output.made}'

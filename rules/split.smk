@@ -16,20 +16,25 @@ checkpoint split:
         "results/logs/split/all.log",
     conda:
         "../envs/data.yaml"
+    threads: pipeline.threads("split", 2)
     resources:
         **pipeline.resources("split"),
     params:
         data=pipeline.data_arguments(),
+        signatures=pipeline.signatures(pipeline.config.split.near_duplicates),
         # A failed job's outputs are deleted, and the leaks are what a person needs then.
         kept="results/logs/split/leaks.json",
         digest=pipeline.digest("rows"),
+        moves="results/logs/split/moves.json",
+        sides="results/.work/splits/sides.parquet",
     message:
         "Splitting the episodes and looking for leaks"
     shell:
         "made=$(sha256sum {input.spec} {input.above}); "
         'python "$SCRIPTS/split.py" --spec {input.spec} {params.data}'
         " --episodes {output.episodes} --rows {output.rows} --leaks {output.leaks}"
-        " --report-copy {params.kept} --digest {params.digest} 2>&1 | tee {log}"
+        " --report-copy {params.kept} --moves {params.moves} --sides {params.sides}"
+        " --signatures {params.signatures} --jobs {threads} --digest {params.digest} 2>&1 | tee {log}"
         '; echo "$made" > {output.made}'
 
 

@@ -1,7 +1,8 @@
 """Chooses what one adapter is trained on, and in what order.
 
     fitset.py --spec spec.json --rows results/splits/rows.parquet \\
-        --measures results/base/measures.parquet --output-folder results/fitsets/drag
+        --measures results/base/measures.parquet --output-folder results/fitsets/drag \\
+        [--data results/ingest/main …]
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -19,7 +21,21 @@ from adaptermill.fitsets.files import write_fitset
 from adaptermill.fitsets.labels import read_labels
 from adaptermill.fitsets.lengths import with_lengths
 from adaptermill.fitsets.plan import make_plan
-from adaptermill.fitsets.select import fitset_columns, select
+from adaptermill.fitsets.select import Sign, fitset_columns, select
+from adaptermill.rows.dataset import shard_paths
+from adaptermill.signatures import Signed, sign_shards
+
+
+def signer(near: dict[str, Any] | None, arguments: argparse.Namespace) -> Sign:
+    """Signs the rows that selection asks for, with the settings of `dedup.near`."""
+
+    def sign(row_ids: list[str]) -> Signed:
+        paths = [path for folder in arguments.data for path in shard_paths(folder, "shards")]
+        how = {"ngram": near["ngram"], "permutations": near["permutations"]}
+        cache, jobs = arguments.signatures, arguments.jobs
+        return sign_shards(paths, cache=cache, processes=jobs, **how).of(row_ids)
+
+    return sign
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -31,6 +47,11 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--measures", type=Path, required=True, help="token counts (Parquet)")
     parser.add_argument("--judged", type=Path, help="what the recipe's judge says (Parquet)")
     parser.add_argument("--output-folder", type=Path, required=True, help="where the set goes")
+    parser.add_argument(
+        "--data", type=Path, action="append", default=[], help="ingested source (for dedup.near)"
+    )
+    parser.add_argument("--signatures", type=Path, help="folder of rows' signatures, by shard")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that sign rows")
     arguments = parser.parse_args(argv)
     settings = json.loads(arguments.spec.read_text(encoding="utf-8"))["settings"]
     recipe = settings["recipe"]
@@ -40,7 +61,8 @@ def main(argv: list[str] | None = None) -> None:
     labels = None
     if recipe["judge"] is not None:
         labels = read_labels(arguments.judged, recipe["judge"], settings["judge_configured"])
-    chosen = select(rows, settings, labels)
+    sign = signer(recipe["dedup"]["near"], arguments)
+    chosen = select(rows, settings, labels, sign)
     plan = make_plan(
         chosen.contents("ce"),
         chosen.contents("anchor"),

@@ -56,6 +56,8 @@ def test_committed_schema_is_the_generated_one():
         ({"sweeps": {"s": {"from": "x", "grid": {"rank": [1]}}}}, ["no adapter 'x'"]),
         ({"sweeps": {"s": {"from": "drag", "grid": {"rank": [0]}}}}, ["s_rank_0", "greater than"]),
         ({"split": {"validation_fraction": True}}, ["true is not a number"]),
+        ({"split": {"near_duplicates": {"threshold": 0}}}, ["near_duplicates.threshold: 0"]),
+        ({"recipe": {"dedup": {"near": {"ngrams": 3}}}}, ["near.ngrams: unknown key", "'ngram'"]),
         ({"sources": [{"name": "x", "format": "replay"}]}, ["sources.0.path: missing"]),
         ({"sources": [{"name": "x", "format": "xml"}]}, ["'replay', 'example'"]),
         ({"sources": []}, ["sources"]),

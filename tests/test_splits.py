@@ -191,6 +191,18 @@ def test_by_group_old_episodes_stay_and_no_held_out_group_is_trained_on(old, new
         assert not on_side["train"] & on_side["validation"]
 
 
+@trial(deadline=None)
+@given(some_episodes, st.data())
+def test_whatever_a_column_says_no_source_of_a_held_out_episode_is_trained_on(some, data):
+    macros = st.lists(st.sampled_from("pqrst"), max_size=2, unique=True).map(sorted)
+    table = episodes(*({**episode, "macro": data.draw(macros)} for episode in some))
+    found = sides(table, group_by="macro")
+    on_side = {side: set() for side in ("train", "validation", "mixed")}
+    for task_id, sources in zip(table["task_id"], table["sources"], strict=True):
+        on_side[found[task_id]].update(sources)
+    assert not on_side["train"] & on_side["validation"]
+
+
 def test_families_are_renamed_all_at_once():
     families = pd.Series(["Typing", "Clicking", "Other"])
     swapped = rename(families, {"Typing": ["Clicking"], "Clicking": ["Typing"]})

@@ -8,7 +8,8 @@ family, op, variant (`kind`: ce or anchor; `name`: which) or plan (`name`: rows,
 `training`: the recipe, what was trained on and how long it took; `heldout_ce` is the adapter's nll
 over the held-out rows of its own families, `heldout_ce_base` the base's.
 `splits` (part, side, by, name, episodes, rows): `part` is episodes (`by` all, variant or family) or
-leaks (held-out rows with an exact twin in training, `name`: by what).
+leaks (held-out rows with a twin in training; `by` exact, or near for those that have no exact one;
+`name`: what is compared).
 `quarantine` (source, lines, rows, quarantined, reason, count): a line per source and reason; a
 source without any has one line with no reason.
 """
@@ -246,8 +247,11 @@ def splits_table(episodes: pd.DataFrame, leaks: Mapping[str, Any] | None) -> pa.
         exploded = chosen.explode("families")
         for family, some in exploded.groupby("families", sort=True):
             add(str(side), "family", str(family), some, rows=False)
-    for name, found in (leaks or {"duplicates": {}})["duplicates"].items():
-        lines.append({"part": "leaks", "by": "exact", "name": name, "rows": found["heldout_rows"]})
+    leaks = leaks or {"duplicates": {}}
+    near = leaks.get("near_duplicates", {"compared": {}})["compared"]
+    for by, compared in (("exact", leaks["duplicates"]), ("near", near)):
+        for name, found in compared.items():
+            lines.append({"part": "leaks", "by": by, "name": name, "rows": found["heldout_rows"]})
     return pa.Table.from_pylist(lines, schema=SPLITS_SCHEMA)
 
 
@@ -270,7 +274,9 @@ def splits_markdown(splits: pa.Table) -> str:
             ],
         )
 
-    leaks = [[line["name"], line["rows"]] for line in lines if line["part"] == "leaks"]
+    found = {(line["name"], line["by"]): line["rows"] for line in lines if line["part"] == "leaks"}
+    compared = list(dict.fromkeys(name for name, _ in found))
+    leaks = [[name, *(found.get((name, by)) for by in ("exact", "near"))] for name in compared]
     parts = [
         "# Splits\n",
         "Episodes on each side.\n",
@@ -281,8 +287,9 @@ def splits_markdown(splits: pa.Table) -> str:
     if leaks:
         parts += [
             "\n## Leaks\n",
-            "Held-out rows that have an exact twin among the training rows, by what is compared.\n",
-            table(["compared", "held-out rows"], leaks),
+            "Held-out rows that have an exact twin among the training rows, and others that have a "
+            "near one, by what is compared.\n",
+            table(["compared", "exact", "near"], leaks),
         ]
     return "\n".join(parts)
 

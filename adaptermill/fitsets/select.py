@@ -6,24 +6,25 @@ adapter's own families are its cross-entropy rows, what is left of the anchor fa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from adaptermill.errors import UserError
+from adaptermill.fitsets.dedup import exact_duplicates, near_duplicates
 from adaptermill.fitsets.labels import LABELS, rejections, with_labels
 from adaptermill.fitsets.plan import draw, names_of
+from adaptermill.signatures import Signed
 from adaptermill.splits import in_fraction
 
-DEDUP_COLUMNS = {
-    "target": ["target_hash"],
-    "prompt+target": ["text_hash", "target_hash"],
-    "prompt+target+images": ["content_hash"],
-}
 # More of the pool than this being copies of the adapter's own rows means mislabelled families.
 MOST_TWINS = 0.05
+
+
+# Row ids -> their signatures, in that order.
+Sign = Callable[[list[str]], Signed]
 
 
 class Selection:
@@ -87,13 +88,17 @@ def candidates(rows: pd.DataFrame, settings: Mapping[str, Any]) -> Selection:
 
 
 def select(
-    rows: pd.DataFrame, settings: Mapping[str, Any], labels: pd.DataFrame | None = None
+    rows: pd.DataFrame,
+    settings: Mapping[str, Any],
+    labels: pd.DataFrame | None = None,
+    sign: Sign | None = None,
 ) -> Selection:
     """Chooses cross-entropy rows and the anchor pool of one adapter.
 
     `rows` is the row index of scripts/split.py with lengths (lengths.py), `labels` the verdicts of
     the recipe's judge (labels.py), if it has one. Shares, variants, listed episodes, `drop_done`,
-    the judge and the cap hold for the pool too; `limit` is for CE rows alone.
+    the judge and the cap hold for the pool too; `limit` is for CE rows alone. `sign` is asked for
+    the signatures of rows where `dedup.near` is set.
     `UserError` when the adapter names a family that no row has, when nothing is left to train on,
     or when over 5 % of the anchor pool are copies of its own rows.
     """
@@ -103,7 +108,7 @@ def select(
         chosen.kept = with_labels(chosen.kept, labels)
         rejected = rejections(chosen.kept, recipe)
         chosen.drop(rejected["out"], "judge", rejected["reason"], rejected["detail"])
-    _drop_duplicates(chosen, recipe["dedup"])
+    _drop_duplicates(chosen, recipe["dedup"], sign)
     if recipe["limit"] is not None:
         inside = draw(names_of(chosen.contents("ce")), recipe["limit"], "limit", recipe["seed"])
         over = (chosen.kept["kind"] == "ce") & ~chosen.kept["row_id"].isin(inside)
@@ -169,12 +174,13 @@ def listed_sources(path: Path) -> set[str]:
     return {line.strip() for line in lines if line.strip()}
 
 
-def _drop_duplicates(chosen: Selection, dedup: Mapping[str, Any]) -> None:
-    """At most `cap` rows of a kind share a key; the first ones in order are kept."""
-    columns = ["kind", *DEDUP_COLUMNS[dedup["key"]]]
-    groups = chosen.kept.groupby(columns, sort=False)
-    out = groups.cumcount() >= dedup["cap"]
-    chosen.drop(out, "dedup", "duplicate", groups["row_id"].transform("first"))
+def _drop_duplicates(chosen: Selection, dedup: Mapping[str, Any], sign: Sign | None) -> None:
+    repeats = exact_duplicates(chosen.kept, dedup)
+    chosen.drop(repeats.notna(), "dedup", "duplicate", repeats)
+    if dedup["near"] is not None:
+        signed = sign(list(chosen.kept["row_id"]))
+        repeats = near_duplicates(chosen.kept, dedup, signed)
+        chosen.drop(repeats.notna(), "dedup", "near_duplicate", repeats)
 
 
 def _drop_twins(chosen: Selection, adapter: str) -> None:

@@ -65,7 +65,10 @@ def folder(tmp_path):
     files = {
         "composition.json": made,
         "drag/training.json": record,
-        "leaks.json": {"duplicates": {"text": {"heldout_rows": 2, "examples": []}}},
+        "leaks.json": {
+            "duplicates": {"text": {"heldout_rows": 2, "examples": []}},
+            "near_duplicates": {"compared": {"text": {"heldout_rows": 3, "examples": []}}},
+        },
         "summary.json": {
             "sources": {
                 "main": {"lines": 12, "rows": 9, "quarantined": 3, "reasons": {"json_syntax": 3}},
@@ -111,6 +114,7 @@ def test_whole_numbers_stay_whole_in_csv(folder):
     assert "episodes,validation,all,,1,4" in lines
     assert "episodes,train,family,Navigation,1," in lines
     assert "leaks,,exact,text,,2" in lines
+    assert "leaks,,near,text,,3" in lines
 
 
 def test_a_chain_counts_for_each_of_its_families(folder):

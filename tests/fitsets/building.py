@@ -38,7 +38,8 @@ def row(task_id: str = "a", step: int = 0, **changes: Any) -> dict[str, Any]:
         "unfit_detail": None,
         **changes,
     }
-    prompt = values["text_hash"] + values.pop("image")
+    values["screenshots"] = values.pop("image")
+    prompt = values["text_hash"] + values["screenshots"]
     hashes = {"prompt_hash": prompt, "content_hash": prompt + values["target_hash"]}
     values["trainable"] = values["untrainable"] is None
     return {"fraction_key": fraction_key(values["sources"]), **hashes, **values}

@@ -28,6 +28,7 @@ SPLIT = {
     "mixed_chains": "exclude",
     "allow_leaks": False,
     "families": {},
+    "near_duplicates": {"threshold": 0.85, "ngram": 5, "permutations": 128, "report": True},
 }
 TRAINED = [name for name in (f"e{k}" for k in range(60)) if u(name) >= 0.3]
 HELD = [name for name in (f"e{k}" for k in range(60)) if u(name) < 0.3]
@@ -63,6 +64,8 @@ class Project:
             *("--rows", self.folder / "rows.parquet"),
             *("--leaks", self.folder / "leaks.json"),
             *("--report-copy", self.folder / "copy.json"),
+            *("--signatures", self.folder / "signatures", "--sides", self.folder / "sides.parquet"),
+            *("--moves", self.folder / "moves.json"),
         )
 
     def measure(self, **lengths: int) -> None:
@@ -142,6 +145,76 @@ def test_group_by_macro_and_renamed_families(project, capsys):
     assert lines["chain-0"]["group"] == "m1+m6"
     assert {family for line in lines.values() for family in line["families"]} == {"Moving"}
     assert {row["family"] for row in project.table("rows.parquet")} == {"Moving"}
+
+
+def sides(project: Project) -> dict[str, str]:
+    return {line["task_id"]: line["side"] for line in project.table("episodes.parquet")}
+
+
+def words(topic: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": " ".join(f"{topic}{k}" for k in range(60))}]
+
+
+def test_near_duplicates_lie_on_one_side_and_what_they_move_is_said(tmp_path, capsys):
+    project = Project(tmp_path)
+    near = {"threshold": 0.4, "ngram": 3, "permutations": 128, "report": True}
+    how = {"group_by": "near_duplicates", "near_duplicates": near}
+    held, *_, other = sorted(HELD)
+    trained, copy = [name for name in TRAINED if name > held][:2]
+    project.episode(held, 1, messages=words("x"))
+    project.episode(trained, 1, messages=words("y"))
+    project.split(**how)
+    assert sides(project) == {held: "validation", trained: "train"}
+    # A copy with another answer, under a name that would have trained.
+    project.episode(copy, 1, messages=words("y"), target="another answer")
+    project.split(**how)
+    assert sides(project)[copy] == sides(project)[trained] == "train"
+    assert json.loads((tmp_path / "moves.json").read_text()) == []
+    bridge = words("x")[0]["content"] + " " + words("y")[0]["content"]
+    project.episode(other, 1, messages=[{"role": "user", "content": bridge}])
+    capsys.readouterr()
+    project.split(**how)
+    groups = {line["group"] for line in project.table("episodes.parquet")}
+    assert groups == {min(held, other, trained, copy)} and len(set(sides(project).values())) == 1
+    moved = json.loads((tmp_path / "moves.json").read_text())
+    assert {move["episode"] for move in moved} == {f"main/{trained}", f"main/{copy}"}
+    said = capsys.readouterr().out
+    assert "2 old episodes changed sides" in said and f"main/{trained}: train -> validation" in said
+    assert "1 groups of near-duplicate episodes" in said
+
+
+def test_near_rows_across_the_split_are_reported_and_do_not_stop_the_build(project, capsys):
+    near = {"messages": words("x"), "family": DRAG}
+    project.episode(TRAINED[7], 1, **near)
+    project.episode(HELD[3], 1, **near, target="another answer")
+    project.split()
+    report = json.loads((project.folder / "leaks.json").read_text())["near_duplicates"]
+    assert (report["threshold"], report["ngram"], report["permutations"]) == (0.85, 5, 128)
+    [example] = report["compared"]["text_and_screenshot"]["examples"]
+    assert (example["heldout"], example["train"]) == (f"main/{HELD[3]}/0", f"main/{TRAINED[7]}/0")
+    assert "1 others near by text and screenshot" in capsys.readouterr().out
+    project.split(near_duplicates={**SPLIT["near_duplicates"], "report": False})
+    assert "near_duplicates" not in json.loads((project.folder / "leaks.json").read_text())
+
+
+def test_group_by_any_key_of_rows_or_episodes(tmp_path):
+    project = Project(tmp_path)
+    project.episode("a", 1, app="mail", described={"team": "red", "n": 3})
+    project.episode("b", 1, app="mail", described={"team": "blue", "n": 3})
+    project.episode("c", 1, described={"team": "red"})
+    for column, groups in {
+        "app": ["mail", "mail", "c"],
+        "team": ["red", "blue", "red"],
+        "n": ["3", "3", "c"],
+        "family": ["Navigation"] * 3,
+    }.items():
+        project.split(group_by=column)
+        assert [line["group"] for line in project.table("episodes.parquet")] == groups
+    assert "group_value" not in project.table("rows.parquet")[0]
+    with pytest.raises(UserError) as refused:
+        project.split(group_by="aps")
+    assert "under 'aps'" in str(refused.value) and " app" in str(refused.value)
+    assert "team" in str(refused.value)
 
 
 def test_an_exact_copy_across_the_split_fails_the_build_and_leaves_its_report(project, capsys):
