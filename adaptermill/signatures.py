@@ -64,7 +64,7 @@ def sign_shards(
 ) -> Signed:
     """Signs every row of the shards; `cache` (a folder, or None) keeps a file per shard.
 
-    The folder must be one of this `ngram`, these `permutations` and this code alone.
+    The folder must be this code's alone; files of other settings are written anew.
     """
     work = partial(_signed, ngram=ngram, permutations=permutations, cache=cache)
     if processes > 1 and len(paths) > 1:
@@ -88,8 +88,11 @@ _SCHEMA = pa.schema(
 def _signed(path: Path, *, ngram: int, permutations: int, cache: Path | None) -> pa.Table:
     # <source>/shards/<shard>.parquet; two sources may hold shards of one name.
     kept = None if cache is None else cache / f"{path.parts[-3]}__{path.name}"
+    how = {b"ngram": str(ngram).encode(), b"permutations": str(permutations).encode()}
     if kept is not None and kept.is_file():
-        return pq.read_table(kept)
+        table = pq.read_table(kept)
+        if table.schema.metadata == how:
+            return table.replace_schema_metadata(None)
     sign = Signer(ngram, permutations)
     columns: dict[str, list] = {name: [] for name in _SCHEMA.names}
     file = pq.ParquetFile(path)
@@ -102,5 +105,6 @@ def _signed(path: Path, *, ngram: int, permutations: int, cache: Path | None) ->
     table = pa.table(columns, schema=_SCHEMA)
     if kept is not None:
         with replacing(kept) as temporary:
-            pq.write_table(table, temporary, compression="zstd")
+            noted = table.replace_schema_metadata(how)
+            pq.write_table(noted, temporary, compression="zstd")
     return table

@@ -42,6 +42,7 @@ checkpoint fitset:
         dropped="results/fitsets/{adapter}/dropped.parquet",
         plan=update("results/fitsets/{adapter}/plan.parquet"),
         composition=update("results/fitsets/{adapter}/composition.json"),
+        tables=expand("results/fitsets/{{adapter}}/composition.{kind}", kind=["csv", "md"]),
     log:
         "results/logs/fitset/{adapter}.log",
     conda:

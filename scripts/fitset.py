@@ -62,7 +62,7 @@ def main(argv: list[str] | None = None) -> None:
     if recipe["judge"] is not None:
         labels = read_labels(arguments.judged, recipe["judge"], settings["judge_configured"])
     sign = signer(recipe["dedup"]["near"], arguments)
-    chosen = select(rows, settings, labels, sign)
+    chosen = select(rows, settings, labels, sign=sign)
     plan = make_plan(
         chosen.contents("ce"),
         chosen.contents("anchor"),

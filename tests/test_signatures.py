@@ -57,5 +57,13 @@ def test_what_was_signed_is_kept_by_shard(paths, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in cache.iterdir()} == kept
 
 
+def test_signatures_of_other_settings_are_not_taken(paths, tmp_path):
+    cache = tmp_path / "cache"
+    sign_shards(paths, cache=cache, **HOW)
+    wanted = sign_shards(paths, cache=None, ngram=3, permutations=16)
+    found = sign_shards(paths, cache=cache, ngram=3, permutations=16)
+    assert (found.prompts == wanted.prompts).all() and found.prompts.shape == (9, 16)
+
+
 def test_no_shard_is_no_row():
     assert sign_shards([], cache=None, **HOW).prompts.shape == (0, 32)

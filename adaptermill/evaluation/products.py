@@ -4,7 +4,8 @@ Each function takes the products as read from their files and returns an Arrow t
 form is made by the function named `…_markdown`.
 
 `fitsets` (adapter, part, kind, name, rows): `part` is input, kept, dropped (`name`: the reason),
-family, op, variant (`kind`: ce or anchor; `name`: which) or plan (`name`: rows, epochs, steps).
+family, op, variant (`kind`: ce or anchor; `name`: which), targets (`name`: distinct) or plan
+(`name`: rows, epochs, steps).
 `training`: the recipe, what was trained on and how long it took; `heldout_ce` is the adapter's nll
 over the held-out rows of its own families, `heldout_ce_base` the base's.
 `splits` (part, side, by, name, episodes, rows): `part` is episodes (`by` all, variant or family) or
@@ -24,6 +25,7 @@ import pyarrow as pa
 
 from adaptermill.evaluation.markdown import number, table
 from adaptermill.evaluation.tables import BASE, HeldOut
+from adaptermill.fitsets import table as composition
 
 FITSETS_SCHEMA = pa.schema(
     [
@@ -65,7 +67,6 @@ QUARANTINE_SCHEMA = pa.schema(
         *[("reason", pa.string()), ("count", pa.int64())],
     ]
 )
-_BREAKDOWNS = {"family": "by_family", "op": "by_op", "variant": "by_variant"}
 
 
 # ---- fit sets --------------------------------------------------------------------------------
@@ -73,24 +74,7 @@ _BREAKDOWNS = {"family": "by_family", "op": "by_op", "variant": "by_variant"}
 
 def fitsets_table(compositions: Sequence[Mapping[str, Any]]) -> pa.Table:
     """From the `composition.json` of every adapter."""
-    lines: list[dict[str, Any]] = []
-
-    def add(adapter: str, part: str, kind: str | None, name: str | None, rows: int) -> None:
-        lines.append({"adapter": adapter, "part": part, "kind": kind, "name": name, "rows": rows})
-
-    for made in compositions:
-        adapter = made["adapter"]
-        add(adapter, "input", None, None, made["input"])
-        for kind, rows in made["kept"].items():
-            add(adapter, "kept", kind, None, rows)
-        for reason, rows in made["dropped"].items():
-            add(adapter, "dropped", None, reason, rows)
-        for part, counts in _BREAKDOWNS.items():
-            for kind, names in made[counts].items():
-                for name, rows in names.items():
-                    add(adapter, part, kind, name, rows)
-        for name in ("rows", "epochs", "steps"):
-            add(adapter, "plan", None, name, made["plan"][name])
+    lines = [line for made in compositions for line in composition.lines(made)]
     return pa.Table.from_pylist(lines, schema=FITSETS_SCHEMA)
 
 
@@ -116,18 +100,19 @@ def fitsets_markdown(compositions: Sequence[Mapping[str, Any]]) -> str:
         "reason.\n",
         summary,
     ]
-    for part, counts in _BREAKDOWNS.items():
-        names = _names(compositions, lambda made, c=counts: _flat(made[c]))
+    parts_of = [composition.breakdowns(made) for made in compositions]
+    for part in dict.fromkeys(part for made in parts_of for part in made):
+        names = sorted({name for made in parts_of for name in _flat(made.get(part, {}))})
         parts.append(f"\n## By {part} ({' + '.join(kinds)} rows)\n")
         lines = [
             [
                 made["adapter"],
                 *(
-                    " + ".join(str(made[counts].get(kind, {}).get(name, 0)) for kind in kinds)
+                    " + ".join(str(by.get(part, {}).get(kind, {}).get(name, 0)) for kind in kinds)
                     for name in names
                 ),
             ]
-            for made in compositions
+            for made, by in zip(compositions, parts_of, strict=True)
         ]
         parts.append(table(["adapter", *names], lines))
     return "\n".join(parts)

@@ -10,9 +10,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from adaptermill.atomic import replacing, write_json
+from adaptermill.atomic import replacing
 from adaptermill.fitsets.composition import DROPPED_SCHEMA, FITSET_SCHEMA
 from adaptermill.fitsets.plan import Line, to_table
+from adaptermill.fitsets.table import write_composition
 
 
 def write_fitset(
@@ -22,7 +23,7 @@ def write_fitset(
     plan: Sequence[Line] | None,
     made: Mapping[str, Any],
 ) -> None:
-    """Writes fitset.parquet, dropped.parquet, plan.parquet and composition.json (`made`).
+    """Writes fitset.parquet, dropped.parquet, plan.parquet and the composition (`made`).
 
     Without a plan (None) there is no plan.parquet.
     """
@@ -31,7 +32,7 @@ def write_fitset(
     if plan is not None:
         with replacing(folder / "plan.parquet") as temporary:
             pq.write_table(to_table(plan), temporary, compression="zstd")
-    write_json(folder / "composition.json", made)
+    write_composition(folder, made)
 
 
 def write_table(frame: pd.DataFrame, schema: pa.Schema, path: Path) -> None:

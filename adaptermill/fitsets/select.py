@@ -19,6 +19,18 @@ from adaptermill.fitsets.plan import draw, names_of
 from adaptermill.signatures import Signed
 from adaptermill.splits import in_fraction
 
+# Why rows are left out -> the setting by which fewer are.
+MENDED_BY = {
+    "source": "recipe.sources",
+    "held_out": "split.validation_fraction",
+    "test_side": "split.test_fraction",
+    "mixed_chain": "split.mixed_chains, split.group_by",
+    "variant": "recipe.exclude_variants",
+    "fraction": "recipe.fraction",
+    "not_listed": "recipe.episode_ids",
+    "done_step": "recipe.drop_done",
+    "too_long": "base.max_tokens",
+}
 # More of the pool than this being copies of the adapter's own rows means mislabelled families.
 MOST_TWINS = 0.05
 
@@ -91,6 +103,7 @@ def select(
     rows: pd.DataFrame,
     settings: Mapping[str, Any],
     labels: pd.DataFrame | None = None,
+    *,
     sign: Sign | None = None,
 ) -> Selection:
     """Chooses cross-entropy rows and the anchor pool of one adapter.
@@ -207,11 +220,14 @@ def _nothing_left(chosen: Selection, adapter: str, own: set[str]) -> str:
         return f"adapters.{adapter}: no row has a family of its own. {_families(chosen.rows)}"
     dropped = chosen.dropped_table()
     counts = dropped.loc[dropped["row_id"].isin(rows), "reason"].value_counts()
-    listed = "\n".join(f"  {count:>8}  {reason}" for reason, count in counts.items())
+    listed = "\n".join(
+        f"  {count:>8}  {reason}{' (' + MENDED_BY[reason] + ')' if reason in MENDED_BY else ''}"
+        for reason, count in counts.items()
+    )
     return (
         f"adapters.{adapter}: no row is left to train on. Of {len(rows)} rows of its families, "
         f"left out:\n{listed}\n"
-        "Widen its fraction, variants or sources, or lower split.validation_fraction."
+        "Change the settings in brackets, or give the data more rows of these families."
     )
 
 

@@ -1,22 +1,19 @@
 """The page of examples in a real browser: it shows what became of the rows, filters them, loads
 nothing, and whatever a row says stays text."""
 
-import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from adaptermill.errors import UserError
 from scripts import show_examples
+from tests.browser import visit
 from tests.fitsets.building import DRAG, NAVIGATION
 from tests.fitsets.test_scripts import HELD, TRAINED, Project
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
-FLAGS = ["--no-sandbox", "--disable-quic", "--no-first-run", "--disable-background-networking"]
-FLAGS += ["--disable-component-update", "--disable-sync"]
 EVIL = [
     "<script>window.hacked = 1</script>",
     "<img src=x onerror='window.hacked = 1'>",
@@ -26,7 +23,6 @@ EVIL = [
     "javascript:window.hacked=1",
     "\u202e\u2028\u0000 end",
 ]
-browser_only = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 
 
 def build(folder: Path) -> Project:
@@ -63,102 +59,66 @@ def shown(project: Project, *options: object) -> Path:
     return output
 
 
-@dataclass
-class Seen:
-    """A page in the browser, and what it said and asked for."""
-
-    page: object
-    messages: list[str] = field(default_factory=list)
-    requests: list[str] = field(default_factory=list)
-
-    def visible(self) -> int:
-        return self.page.locator("article:visible").count()
-
-    def count(self) -> str:
-        return self.page.locator("#count").text_content()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None:
-        pytest.skip("no Chromium is installed")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield started
-        started.close()
-
-
-def look(browser, path: Path, scheme: str = "light") -> Seen:
-    context = browser.new_context(color_scheme=scheme, offline=True)
-    seen = Seen(context.new_page())
-    seen.page.on("console", lambda message: seen.messages.append(message.text))
-    seen.page.on("pageerror", lambda error: seen.messages.append(str(error)))
-    seen.page.on("request", lambda request: seen.requests.append(request.url))
-    seen.page.goto(path.as_uri())
-    return seen
-
-
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory) -> Path:
     return shown(build(tmp_path_factory.mktemp("plain")))
 
 
 @pytest.fixture
-def seen(browser, plain) -> Iterator[Seen]:
-    found = look(browser, plain)
-    yield found
-    assert found.messages == []
-    assert [url for url in found.requests if not url.startswith("data:")] == [plain.as_uri()]
-    found.page.context.close()
+def page(browser, plain) -> Iterator[Any]:
+    """The page, open; what it logs, throws or asks for fails the test."""
+    with visit(browser, plain) as opened:
+        yield opened
 
 
-@browser_only
-def test_every_row_is_there_with_its_picture_prompt_target_and_end(seen):
-    assert seen.visible() == 18
-    assert seen.count() == "18 of 18"
-    article = seen.page.locator("article", has_text=f"main/{TRAINED[1]}/1").first
+def visible(page: Any) -> int:
+    return page.locator("article:visible").count()
+
+
+def count(page: Any) -> str:
+    return page.locator("#count").text_content()
+
+
+def test_every_row_is_there_with_its_picture_prompt_target_and_end(page):
+    assert visible(page) == 18
+    assert count(page) == "18 of 18"
+    article = page.locator("article", has_text=f"main/{TRAINED[1]}/1").first
     said = article.inner_text()
     for text in ("kept: ce", DRAG, f"Step 1 of {TRAINED[1]}", '"click": {"index": 3}'):
         assert text in said
     picture = article.locator("img")
     assert picture.evaluate("image => image.complete && image.naturalWidth") == 32
     assert article.locator("details pre").first.text_content() == "You drive a browser."
-    held = seen.page.locator("article", has_text=f"main/{HELD[0]}/0")
+    held = page.locator("article", has_text=f"main/{HELD[0]}/0")
     assert "left out: held_out" in held.inner_text()
 
 
-@browser_only
-def test_filters_show_what_fits_and_only_that(seen):
-    page = seen.page
+def test_filters_show_what_fits_and_only_that(page):
     page.select_option("[name=status]", "dropped")
-    dropped = seen.visible()
+    dropped = visible(page)
     assert page.locator("article[data-status=kept]:visible").count() == 0 < dropped
     page.select_option("[name=reason]", "held_out")
-    assert (seen.visible(), seen.count()) == (4, "4 of 18")
+    assert (visible(page), count(page)) == (4, "4 of 18")
     page.select_option("[name=family]", DRAG)
-    assert seen.visible() == 2
+    assert visible(page) == 2
     page.fill("[name=text]", f"STEP 1 of {HELD[1]}")
-    assert seen.visible() == 1
+    assert visible(page) == 1
     page.fill("[name=text]", "no row says this")
-    assert (seen.visible(), page.locator("#none").is_visible()) == (0, True)
+    assert (visible(page), page.locator("#none").is_visible()) == (0, True)
     page.click("[type=reset]")
     page.wait_for_function("document.querySelector('#count').textContent === '18 of 18'")
     page.click(".group[data-reason=ce]")
     assert page.locator("article[data-status=kept][data-reason=ce]:visible").count()
-    assert seen.visible() == page.locator("article[data-reason=ce]").count()
+    assert visible(page) == page.locator("article[data-reason=ce]").count()
     # A kind of kept rows and the status of the others cannot both hold: the later choice wins.
     page.select_option("[name=status]", "dropped")
-    assert seen.visible() == dropped
+    assert visible(page) == dropped
     page.click(".group[data-reason=ce]")
     page.click(".group[data-reason=ce]")
-    assert seen.visible() == 18
+    assert visible(page) == 18
 
 
-@browser_only
-def test_a_copy_leads_to_what_it_repeats_even_where_that_is_filtered_away(seen):
-    page = seen.page
+def test_a_copy_leads_to_what_it_repeats_even_where_that_is_filtered_away(page):
     page.click(".group[data-reason=duplicate]")
     copy = page.locator("article:visible")
     assert copy.count() == 1
@@ -169,16 +129,14 @@ def test_a_copy_leads_to_what_it_repeats_even_where_that_is_filtered_away(seen):
     assert target.is_visible() and f"main/{TRAINED[6]}/0" in target.inner_text()
 
 
-@browser_only
-def test_a_picture_can_be_made_larger(seen):
-    picture = seen.page.locator("article .picture").first
+def test_a_picture_can_be_made_larger(page):
+    picture = page.locator("article .picture").first
     small = picture.bounding_box()["width"]
     picture.click()
     assert picture.get_attribute("aria-pressed") == "true"
     assert picture.bounding_box()["width"] > small
 
 
-@browser_only
 def test_it_is_readable_in_light_and_dark(browser, plain):
     def contrast(page, selector: str) -> float:
         return page.evaluate(
@@ -203,59 +161,47 @@ def test_it_is_readable_in_light_and_dark(browser, plain):
         )
 
     backgrounds = set()
+    selectors = ["h1", ".badge.kept", ".badge.dropped", "dt", "pre", "h3", "summary", ".id"]
     for scheme in ("light", "dark"):
-        found = look(browser, plain, scheme)
-        for selector in (
-            "h1",
-            ".badge.kept",
-            ".badge.dropped",
-            "dt",
-            "pre",
-            "h3",
-            "summary",
-            ".id",
-        ):
-            assert contrast(found.page, selector) >= 4.5, (scheme, selector)
-        body = "getComputedStyle(document.body).backgroundColor"
-        backgrounds.add(found.page.evaluate(body))
-        found.page.context.close()
+        with visit(browser, plain, color_scheme=scheme) as page:
+            for selector in selectors:
+                assert contrast(page, selector) >= 4.5, (scheme, selector)
+            body = "getComputedStyle(document.body).backgroundColor"
+            backgrounds.add(page.evaluate(body))
     assert len(backgrounds) == 2
 
 
-@browser_only
 def test_hostile_rows_are_shown_as_text_and_run_nothing(browser, tmp_path):
     path = shown(hostile(build(tmp_path)))
-    found = look(browser, path)
-    page = found.page
-    found.page.wait_for_timeout(200)
-    assert page.evaluate("window.hacked") is None
-    assert found.messages == []
-    assert [url for url in found.requests if not url.startswith("data:")] == [path.as_uri()]
-    assert page.locator("script").count() == page.locator("style").count() == 1
-    assert page.locator("svg, iframe, object, [onerror], [onload]").count() == 0
-    assert page.locator("img").count() == page.locator("img[src^='data:image/webp']").count()
-    article = page.locator("article", has_text=f"main/{TRAINED[8]}/0").first
-    shown_target = article.locator(".target").text_content()
-    for text in EVIL[:6]:
-        assert text in shown_target
-        assert text in article.locator(".prompt").text_content()
-    # The filters work with such names too.
-    page.select_option("[name=family]", EVIL[0])
-    assert found.visible() == 1
-    page.context.close()
+    with visit(browser, path) as page:
+        page.wait_for_timeout(200)
+        assert page.evaluate("window.hacked") is None
+        assert page.locator("script").count() == page.locator("style").count() == 1
+        assert page.locator("svg, iframe, object, [onerror], [onload]").count() == 0
+        pictures = page.locator("img[src^='data:image/webp']").count()
+        assert page.locator("img").count() == pictures
+        article = page.locator("article", has_text=f"main/{TRAINED[8]}/0").first
+        target = article.locator(".target").text_content()
+        for text in EVIL[:6]:
+            assert text in target
+            assert text in article.locator(".prompt").text_content()
+        # The filters work with such names too.
+        page.select_option("[name=family]", EVIL[0])
+        assert visible(page) == 1
 
 
-@browser_only
 def test_even_markup_that_gets_in_runs_nothing(browser, plain, tmp_path):
     html = plain.read_text(encoding="utf-8")
     bad = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
     path = tmp_path / "bad.html"
     path.write_text(html.replace("<main>", f"<main>{bad}"), encoding="utf-8")
-    found = look(browser, path)
-    found.page.wait_for_timeout(200)
-    assert found.page.evaluate("window.hacked") is None
-    assert found.visible() == 18
-    found.page.context.close()
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    page.goto(path.as_uri())
+    page.wait_for_timeout(200)
+    assert page.evaluate("window.hacked") is None
+    assert visible(page) == 18
+    context.close()
 
 
 class Links(HTMLParser):

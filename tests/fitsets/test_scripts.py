@@ -88,6 +88,7 @@ class Project:
             fitset,
             *("--spec", self.spec(settings(**recipe)), *self.inputs()),
             *("--output-folder", self.folder / "fitset"),
+            *("--data", self.folder / "work/ingested", "--signatures", self.folder / "signatures"),
         )
         return json.loads((self.folder / "fitset/composition.json").read_text())
 
@@ -259,6 +260,27 @@ def test_fit_set_is_whole_counts_add_up_and_the_plan_is_its_rows(project):
     assert all(kinds[line["row_id"]] == line["kind"] for line in plan)
     assert {row["family"] for row in kept if row["kind"] == "ce"} == {DRAG}
     assert made["plan"] == {"rows": 3 * (9 + 5), "epochs": 3, "steps": 6}
+
+
+def test_near_duplicates_are_left_out_when_asked(project):
+    words_of_a_page = words("x")
+    for name, end in ((TRAINED[7], "a"), (TRAINED[8], "b")):
+        said = [{"role": "user", "content": words_of_a_page[0]["content"] + end}]
+        project.episode(name, 1, family=DRAG, messages=said)
+    project.split()
+    project.measure()
+    assert "near_duplicate" not in project.fitset()["dropped"]
+    near = {"threshold": 0.8, "ngram": 3, "permutations": 64}
+    made = project.fitset(dedup={"near": near}, beta=0)
+    assert made["dropped"]["near_duplicate"] >= 1
+    detail = {
+        line["row_id"]: line["detail"]
+        for line in project.table("fitset/dropped.parquet")
+        if line["reason"] == "near_duplicate"
+    }
+    first, second = sorted((TRAINED[7], TRAINED[8]))
+    assert detail[f"main/{second}/0"] == f"main/{first}/0"
+    assert "left out: near_duplicate" in (project.folder / "fitset/composition.md").read_text()
 
 
 def test_rows_over_the_limit_are_dropped_and_said_to_be(project):

@@ -179,7 +179,8 @@ def test_nothing_left_says_what_removed_how_many():
         chosen(*given, *pool(3), exclude_variants=["chain"])
     said = str(refused.value)
     assert "no row is left to train on. Of 3 rows of its families" in said
-    assert "2  variant" in said and "1  held_out" in said and "other_family" not in said
+    assert "2  variant (recipe.exclude_variants)" in said and "other_family" not in said
+    assert "1  held_out (split.validation_fraction)" in said
 
 
 def test_all_families_of_data_that_has_none_of_the_seven():
