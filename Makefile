@@ -30,10 +30,10 @@ drag: setup
 	$(BIN)/python scripts/tables.py --show results/evaluation/base.parquet results/evaluation/drag.parquet
 
 test: $(TESTS_READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 test-fast: $(TESTS_READY)
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow"
 
 lint: setup
 	$(BIN)/ruff check .

@@ -28,7 +28,7 @@ sys.path.insert(0, str(workflow.basedir))
 from adaptermill.pipeline import Pipeline
 
 
-report: "report/workflow.rst"
+report: "docs/captions/workflow.rst"
 
 
 if Path("config.yaml").exists():

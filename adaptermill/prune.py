@@ -1,9 +1,9 @@
 """`python -m adaptermill prune`: removes finished and working state that no current target needs.
 
 What the configuration asks for stays: finished adapters, evaluations, measured shards, reference
-values and example bases under their keys, and the state of runs that are not finished. While a key cannot be known (an
-adapter that `status` calls undecided), nothing of its kind is removed. Published products
-(`results/adapters`, `results/evaluation`, tables) are never touched.
+values and example bases under their keys, and the state of runs that are not finished. While a key
+cannot be known (an adapter that `status` calls undecided), nothing of its kind is removed.
+Published products (`results/adapters`, `results/evaluation`, tables) are never touched.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # What people read: tables, cards and the report. What `report(...)` marks is in Snakemake's own
-# report too (`snakemake --report report.zip`), with the captions of report/.
+# report too (`snakemake --report report.zip`), with the captions of docs/captions/.
 
 TABLES = [
     "evaluation",
@@ -36,7 +36,7 @@ rule tables:
         csv=[
             report(
                 f"results/tables/{table}.csv",
-                caption=f"../report/{table.removesuffix('_test')}.rst",
+                caption=f"../docs/captions/{table.removesuffix('_test')}.rst",
                 category="Tables",
                 labels={"table": table},
             )
@@ -103,13 +103,13 @@ rule report:
     output:
         page=report(
             "results/report.html",
-            caption="../report/page.rst",
+            caption="../docs/captions/page.rst",
             category="Report",
         ),
         figures=[
             report(
                 f"results/figures/{figure}.svg",
-                caption=f"../report/figure_{figure}.rst",
+                caption=f"../docs/captions/figure_{figure}.rst",
                 category="Figures",
                 labels={"figure": figure},
             )

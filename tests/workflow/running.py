@@ -17,7 +17,7 @@ import yaml
 REPOSITORY = Path(__file__).resolve().parents[2]
 SHARED = REPOSITORY.parent / "shared"
 # What of the checkout runs when it is used.
-CHECKOUT = ("Snakefile", "rules", "scripts", "adaptermill", "envs", "profiles", "report")
+CHECKOUT = ("Snakefile", "rules", "scripts", "adaptermill", "envs", "profiles", "docs/captions")
 
 # Small enough for minutes, with every stage in it: a base of few steps and adapters of few rows.
 SMALL: dict[str, Any] = {
