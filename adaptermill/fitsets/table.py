@@ -43,7 +43,8 @@ def lines(made: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             for name, rows in names.items():
                 yield line(part, kind, name, rows)
     yield line("targets", None, "distinct", made["distinct_targets"])
-    for name in _PLAN:
+    # A converted set has no plan: what trains on it makes one.
+    for name in _PLAN if "plan" in made else ():
         yield line("plan", None, name, made["plan"][name])
 
 
@@ -52,13 +53,14 @@ def markdown(made: Mapping[str, Any]) -> str:
     kept, dropped = sum(made["kept"].values()), sum(made["dropped"].values())
     ends = [*([f"kept: {kind}", rows] for kind, rows in made["kept"].items())]
     ends += [[f"left out: {reason}", rows] for reason, rows in made["dropped"].items()]
-    plan = made["plan"]
+    plan, length = made.get("plan"), ""
+    if plan is not None:
+        length = f"{plan['rows']} rows in {plan['steps']} steps, of {plan['epochs']} epochs. "
     parts = [
         f"# Fit set of {made['adapter']}\n",
         f"{made['input']} rows came in, {kept} are kept and {dropped} left out.\n",
         table(["rows", "count"], [*ends, ["all", made["input"]]]),
-        f"\n{plan['rows']} rows in {plan['steps']} steps, of {plan['epochs']} epochs. "
-        f"{made['distinct_targets']} distinct targets; the most frequent one is "
+        f"\n{length}{made['distinct_targets']} distinct targets; the most frequent one is "
         f"{made['top_target_share']:.1%} of them.\n",
     ]
     for part, by_kind in breakdowns(made).items():

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from adaptermill.fitsets.composition import composition
+from adaptermill.fitsets.labels import LABELS
 from adaptermill.fitsets.plan import Line
 from scripts import report, tables
 from tests.evaluation.building import click, predictions, row, written
@@ -163,7 +164,7 @@ def _composition(name: str, families: Sequence[str]) -> dict[str, Any]:
         {
             **{"row_id": f"main/t/{n}", "kind": "ce", "family": families[n % len(families)]},
             **{"op": "click", "variant": "plain", "target_hash": "t", "content_hash": f"{n}"},
-            "pair_id": None,
+            **dict.fromkeys(("pair_id", *LABELS)),
         }
         for n in range(5)
     ]

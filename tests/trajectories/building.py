@@ -81,6 +81,7 @@ class Project:
         settings = {
             **{"validation_fraction": validation, "test_fraction": 0.0, "group_by": "source"},
             **{"mixed_chains": "exclude", "allow_leaks": True, "families": {}},
+            "near_duplicates": {"threshold": 1, "ngram": 5, "permutations": 16, "report": False},
         }
         outputs = {name: self.folder / f"{name}.parquet" for name in ("episodes", "rows")}
         self.script(
