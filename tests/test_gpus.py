@@ -99,7 +99,11 @@ def test_the_command_ends_with_its_launcher(machine):
     job.kill()
     job.wait()
     for _ in range(200):
-        if not Path(f"/proc/{pid}").exists():
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return
+        if state == "Z":  # ended; who adopted it has not looked yet
             return
         time.sleep(0.05)
     raise AssertionError("the command outlived its launcher")

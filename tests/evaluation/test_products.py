@@ -28,6 +28,8 @@ def fitset_row(number, kind, family):
         "variant": "plain",
         "target_hash": "t",
         "content_hash": f"{number}",
+        "pair_id": None,
+        "judge": None,
     }
 
 

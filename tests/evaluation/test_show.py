@@ -113,6 +113,10 @@ def test_tables_need_no_torch_and_evaluations_depend_on_no_other_stage():
 import sys
 import scripts.tables, scripts.card
 assert not {"torch", "transformers", "scipy"} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True)
+    code = """
+import sys
 import scripts.evaluate
 parts = {name.split(".")[1] for name in sys.modules if name.startswith("adaptermill.")}
 assert parts == {"atomic", "errors", "evaluation", "hashing", "models", "provenance", "rows"}, parts

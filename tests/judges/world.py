@@ -22,6 +22,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 SPLIT = {
     **{"validation_fraction": 0.2, "test_fraction": 0.0, "group_by": "source"},
     **{"mixed_chains": "exclude", "allow_leaks": False, "families": {}},
+    "near_duplicates": {"threshold": 1, "ngram": 5, "permutations": 16, "report": False},
 }
 
 

@@ -48,7 +48,7 @@ def test_a_mask_does_not_depend_on_the_length_or_on_what_was_asked_before():
     whole = mask()
     torch.rand(7)  # no generator takes part
     for chunk in (slice(30, 40), slice(0, 30)):
-        assert layer.mask(positions[chunk], FEATURES).equal(whole[chunk])
+        assert layer.dropped(positions[chunk], FEATURES).equal(~whole[chunk])
 
 
 def test_about_p_of_the_features_are_dropped():
