@@ -102,7 +102,11 @@ def test_killed_while_training_then_unlocked(mill: Mill):
     # Not `build`: a trainer that outlived Snakemake may finish after `status` called it stale.
     run = mill.run()
     assert {"form", "full"} <= set(mill.evaluated(run)), run
-    assert {state["state"] for state in mill.status().values()} == {"fresh"}
+    states = mill.status()
+    for name, state in states.items():
+        # A trainer that outlived Snakemake has left its mark; whether it counts is Snakemake's say.
+        finished = name in ("form", "full") and "killed as it ended" in str(state["causes"])
+        assert state["state"] == ("undecided" if finished else "fresh"), (states, run)
     assert mill.published("form")["recipe"]["seed"] == 5
     mill.configure({"adapters": {"form": {"seed": 0}, "full": {"dropout": 0.05}}})
     assert counts(mill.build()) == (0, 0)

@@ -65,7 +65,7 @@ def test_another_judge_that_keeps_the_same_rows_trains_nothing(built, monkeypatc
     assert states(built, monkeypatch)["io"] == ("fresh", "")
     before = fitset(built, "drag")
     run = built.run(*BOTH)
-    assert run.jobs == {"judge": 1, "fitset": 1}
+    assert run.jobs == {"judge": 1, "fitset": 1, "publish_adapter": 1}
     after = fitset(built, "drag")
     assert {row["judge"] for row in before} != {row["judge"] for row in after}
     assert [row["row_id"] for row in before] == [row["row_id"] for row in after]
