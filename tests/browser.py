@@ -1,6 +1,6 @@
 """Pages in a real headless Chromium: what a person would see, click and be asked to load.
 
-    from tests.browser import browser, visit          # `browser` is a session fixture
+    from tests.browser import browser, visit          # `browser` is a module's fixture
 
     def test_page(browser, tmp_path):
         with visit(browser, tmp_path / "page.html") as page:
@@ -31,9 +31,10 @@ def chromium() -> str | None:
     return given or next((path for path in map(shutil.which, NAMES) if path), None)
 
 
-@pytest.fixture(scope="session")
+# Not for the session: Playwright's event loop runs until it is closed, and no other could.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """A headless Chromium, started once."""
+    """A headless Chromium, started once a module."""
     path = chromium()
     if path is None:
         pytest.skip("no Chromium on this machine")
