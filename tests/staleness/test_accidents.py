@@ -101,7 +101,8 @@ def test_killed_while_training_then_unlocked(mill: Mill):
     mill.run("--unlock")
     # Not `build`: a trainer that outlived Snakemake may finish after `status` called it stale.
     run = mill.run()
-    assert {"form", "full"} <= set(mill.evaluated(run)), run
+    # An evaluation can be left to the next invocation when the kill hit its fit set as well.
+    assert {"form", "full"} <= {*mill.evaluated(run), *mill.evaluated(mill.run())}, run
     states = mill.status()
     for name, state in states.items():
         # A trainer that outlived Snakemake has left its mark; whether it counts is Snakemake's say.
