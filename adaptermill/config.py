@@ -438,6 +438,7 @@ def _check_kind(config: Config, name: str, recipe: Recipe, problems: list[str]) 
         "exclude_variants": ([], "nothing: messages have no variants"),
         "drop_done": (False, "nothing: messages have no actions"),
         "dedup": (config.recipe.dedup, "dedup"),
+        "judge": (None, "the rewards that were recorded with the rollouts"),
     }
     for setting, (unset, instead) in elsewhere.items():
         if getattr(recipe, setting) != unset:

@@ -119,6 +119,7 @@ def with_messages(**recipe) -> dict:
         ({"trajectories": {}, "drop_done": True}, ["m.drop_done: is for rows of browser agents"]),
         ({"trajectories": {}, "exclude_variants": ["chain"]}, ["m.exclude_variants"]),
         ({"trajectories": {}, "dedup": {"cap": 2}}, ["m.dedup", "`trajectories` has dedup"]),
+        ({"trajectories": {}, "judge": "format"}, ["m.judge: is for rows of browser agents"]),
     ],
 )
 def test_messages_and_rows_of_browser_agents_keep_apart(recipe, expected):
