@@ -85,15 +85,16 @@ def make(arguments: argparse.Namespace) -> None:
     folder = arguments.output_folder
     compositions = [read_json(path) for path in arguments.fitsets]
     own = families_by_adapter(compositions)
-    for side in settings.sides:
-        made = read_evaluations(arguments.evaluations, side)
-        if BASE not in {file.name for file in made}:
-            raise UserError(
-                "the base's evaluation is missing: give results/evaluation/base.parquet too"
-            )
-        write_held_out(folder, HeldOut(made, settings), own if compositions else None, side)
-    files = read_evaluations(arguments.evaluations)
-    held_out = HeldOut(files, settings)
+    by_side = {side: read_evaluations(arguments.evaluations, side) for side in settings.sides}
+    files = by_side[predictions.VALIDATION]
+    if BASE not in {file.name for file in files}:
+        raise UserError(
+            "the base's evaluation is missing: give results/evaluation/base.parquet too"
+        )
+    held_outs = {side: HeldOut(of_side, settings) for side, of_side in by_side.items()}
+    for side, of_side in held_outs.items():
+        write_held_out(folder, of_side, own if compositions else None, side)
+    held_out = held_outs[predictions.VALIDATION]
     replicates = replicates_table(held_out, settings.replicates)
     write_table(folder, "replicates", replicates, replicates_markdown(replicates))
     if compositions:
