@@ -20,6 +20,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from adaptermill.judges.judge import message_text
 from adaptermill.rows.images import decode
 from adaptermill.rows.schema import Row
 
@@ -61,14 +62,6 @@ class Group:
     reason: str
     rows: int
     shown: int
-
-
-def message_text(message: Mapping[str, Any]) -> str:
-    """A message as text; a picture in it is `[image]`."""
-    content = message["content"]
-    if isinstance(content, str):
-        return content
-    return "\n".join(part["text"] if part.get("type") == "text" else "[image]" for part in content)
 
 
 def prompt_end(row: Row) -> tuple[str, bool]:
