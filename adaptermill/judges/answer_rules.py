@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import re
 
+from adaptermill.judges.visible import visible
+
 _WORD = re.compile(r"[^\W\d_]+")
 _NUMBER = r"([-+]?\d+(?:\.\d+)?)(?:\s*/\s*(\d+(?:\.\d+)?))?"
 _LABELLED = re.compile(rf"(?:score|rating)[^\w+-]{{0,8}}(?:is[^\w+-]+)?{_NUMBER}", re.IGNORECASE)
@@ -21,7 +23,7 @@ _ANY_NUMBER = re.compile(rf"(?<![\w.]){_NUMBER}(?!\w|\.\d)")
 
 def read_yes_no(text: str) -> str | None:
     """`yes`, `no`, or None."""
-    words = [word.casefold() for word in _WORD.findall(_spoken(text))]
+    words = [word.casefold() for word in _WORD.findall(visible(text))]
     found = {"yes", "no"} & set(words)
     if words and words[0] in found:
         return words[0]
@@ -30,7 +32,7 @@ def read_yes_no(text: str) -> str | None:
 
 def read_score(text: str, low: float, high: float) -> float | None:
     """A number from `low` to `high`, or None."""
-    spoken = _spoken(text)
+    spoken = visible(text)
     labelled = _LABELLED.findall(spoken)
     found = labelled[-1:] or _ANY_NUMBER.findall(spoken)
     if len(found) != 1:
@@ -39,8 +41,3 @@ def read_score(text: str, low: float, high: float) -> float | None:
     if of and float(of) != high:
         return None
     return float(number) if low <= float(number) <= high else None
-
-
-def _spoken(text: str) -> str:
-    # Thinking that never ends has no answer after it.
-    return text.rpartition("</think>")[2] if "</think>" in text else text.partition("<think>")[0]

@@ -22,6 +22,7 @@ import unicodedata
 from math_verify import parse, verify
 
 from adaptermill.judges.judge import Example, OneByOne, Verdict
+from adaptermill.judges.visible import visible
 
 _BOXED = re.compile(r"\\boxed\s*\{((?:[^{}]|\{[^{}]*\})*)\}")
 _SAID = re.compile(r"answer(?:\s+is)?\s*[:=]|answer\s+is", re.IGNORECASE)
@@ -48,13 +49,6 @@ class Outcome(OneByOne):
         right, said = compare(visible(example.output), example.gold)
         detail = f"{said!r} for {example.gold!r}"
         return Verdict(float(right), "right" if right else "wrong", detail)
-
-
-def visible(text: str) -> str:
-    """The text after its thinking; nothing where the thinking never ends."""
-    if "</think>" in text:
-        return text.rpartition("</think>")[2]
-    return text.partition("<think>")[0]
 
 
 def final_answer(text: str) -> str:
