@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from adaptermill.sources import Count, Float, Int, Section
+from adaptermill.sources import Count, Float, Int, Section, models_by
 
 # The variables that are asked where the configuration leaves a setting of an endpoint null.
 BASE_URL_VARIABLE = "OPENAI_BASE_URL"
@@ -220,7 +220,4 @@ JudgeSettings = Annotated[
 ]
 
 # The models of judges by their `kind`.
-JUDGE_MODELS: dict[str, type[Section]] = {
-    model.model_fields["kind"].annotation.__args__[0]: model
-    for model in get_args(get_args(JudgeSettings)[0])
-}
+JUDGE_MODELS = models_by("kind", JudgeSettings)

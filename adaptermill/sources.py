@@ -136,6 +136,14 @@ class ExampleTrajectoriesSource(Section):
     action_schema: None = None
 
 
+def models_by(discriminator: str, union: Any) -> dict[str, type[Section]]:
+    """The models of an annotated union by what each has as its discriminator."""
+    return {
+        model.model_fields[discriminator].annotation.__args__[0]: model
+        for model in get_args(get_args(union)[0])
+    }
+
+
 Source = Annotated[
     ReplaySource
     | ExampleSource
@@ -149,10 +157,7 @@ Source = Annotated[
 ]
 
 # The models of sources by their `format`.
-SOURCE_MODELS: dict[str, type[Section]] = {
-    model.model_fields["format"].annotation.__args__[0]: model
-    for model in get_args(get_args(Source)[0])
-}
+SOURCE_MODELS = models_by("format", Source)
 
 
 def is_trajectories(source: Section) -> bool:

@@ -1,16 +1,14 @@
 """Signatures are functions of the text alone, and the index finds what is near and nothing else."""
 
 import itertools
-import os
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from adaptermill.minhash import RECALL, Index, Signer, bands, classes, ngrams
+from tests.hash_seeds import said_with_other_seeds
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 WORDS = [f"w{k}" for k in range(400)]
@@ -70,17 +68,7 @@ def test_signatures_are_the_same_in_every_process():
         "from adaptermill.minhash import Signer\n"
         "print(Signer(2, 16)(['press the blue button', 'größe']).tolist())"
     )
-    said = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            cwd=REPOSITORY,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
+    said = said_with_other_seeds(code)
     here = Signer(2, 16)(["press the blue button", "größe"])
     assert said == {f"{here.tolist()}\n"}
     # Other signatures would move groups of near-duplicates: change this only on purpose.

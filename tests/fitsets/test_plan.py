@@ -1,9 +1,6 @@
 """The plan is drawn from its inputs alone, holds what it must, and moves little when rows come."""
 
 import itertools
-import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -13,6 +10,7 @@ from hypothesis import settings as trial
 from hypothesis import strategies as st
 
 from adaptermill.fitsets.plan import PLAN_SCHEMA, Line, half_up, make_plan, to_table
+from tests.hash_seeds import said_with_other_seeds
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -127,17 +125,7 @@ def test_plan_is_the_same_in_a_process_with_another_hash_seed():
         "from tests.fitsets.test_plan import plan\n"
         "print([(line.epoch, line.position, line.row_id, line.kind) for line in plan(epochs=2)])"
     )
-    said = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            cwd=REPOSITORY,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
+    said = said_with_other_seeds(code)
     here = [(line.epoch, line.position, line.row_id, line.kind) for line in plan(epochs=2)]
     assert said == {f"{here}\n"}
 
