@@ -90,10 +90,15 @@ def test_one_who_waits_for_many_is_not_passed_by_those_who_want_few(machine):
         end(few)
 
 
-def test_the_command_ends_with_its_launcher(machine):
-    """An orphan would go on with GPUs that the next job believes to be free."""
+@pytest.mark.parametrize("handler", [signal.SIG_DFL, signal.SIG_IGN], ids=["default", "ignored"])
+def test_the_command_ends_with_its_launcher(machine, handler):
+    """An orphan would go on with GPUs that the next job believes to be free.
+
+    Also where whoever started the launcher ignores SIGTERM, which is inherited.
+    """
     code = SHOW + "print(os.getpid(), flush=True); time.sleep(60)"
     command = [sys.executable, str(SCRIPT), "--", sys.executable, "-c", code, str(machine / "job")]
+    signal.signal(signal.SIGTERM, handler)
     job = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     pid = int([job.stdout.readline() for _ in range(2)][1])
     job.kill()
