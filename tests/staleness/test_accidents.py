@@ -137,7 +137,7 @@ def test_results_copied_to_another_folder(mill: Mill, tmp_path):
     assert {state["state"] for state in copy.status().values()} == {"fresh"}
     run = copy.build()
     assert counts(run) == (0, 0), run
-    copy.configure({"adapters": {"form": {"dropout": 0.1}}})
+    copy.configure({"adapters": {"form": {"dropout": 0.15}}})
     assert copy.trained(copy.build("results/adapters/form")) == ["form"]
 
 
