@@ -25,7 +25,9 @@ from snakemake.settings.types import ExecMode
 
 # The package beside this file is the one that runs, whatever is installed.
 sys.path.insert(0, str(workflow.basedir))
+from adaptermill import failures
 from adaptermill.pipeline import Pipeline
+from adaptermill.relay import SHELL_PREFIX, relay_sigterm
 
 
 report: "docs/captions/workflow.rst"
@@ -43,6 +45,11 @@ pipeline = Pipeline(
     writes=workflow.exec_mode == ExecMode.DEFAULT,
     forced=lambda rule: (workflow.dag_settings.forceall or rule in workflow.dag_settings.forcerun),
 )
+
+
+if pipeline.in_slurm:
+    relay_sigterm()
+    shell.prefix(SHELL_PREFIX)
 
 
 wildcard_constraints:
@@ -75,3 +82,7 @@ include: "rules/fitset.smk"
 include: "rules/train.smk"
 include: "rules/evaluate.smk"
 include: "rules/report.smk"
+
+
+onerror:
+    print(failures.ends(failures.read(log)), file=sys.stderr)

@@ -19,6 +19,7 @@ from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, field_vali
 
 from adaptermill.errors import UserError
 from adaptermill.judge_settings import JUDGE_MODELS, SECRET, JudgeSettings, RecordedJudge
+from adaptermill.resources import Asked, RuleResources
 from adaptermill.sources import (
     NAME,
     SOURCE_MODELS,
@@ -230,7 +231,7 @@ class Config(Section):
     training: Training = Training()
     evaluation: Evaluation = Evaluation()
     provenance: Provenance = Provenance()
-    resources: dict[str, dict[str, Any]] = {}
+    resources: dict[str, RuleResources] = {}
 
     _recipes: dict[str, Recipe] = PrivateAttr(default_factory=dict)
 
@@ -403,6 +404,9 @@ def _check_references(config: Config, problems: list[str]) -> None:
                     f"evaluation.adapters: no adapter {name!r}; "
                     f"there are {', '.join(config.recipes)}"
                 )
+    for rule, asked in config.resources.items():
+        known = config.recipes
+        problems.extend(asked.problems(rule, known, config.training.processes))
 
 
 def _check_kind(config: Config, name: str, recipe: Recipe, problems: list[str]) -> None:
@@ -553,6 +557,8 @@ _INSIDE = {
     ("Config", "sources"): ReplaySource,
     # Any one of its kinds: the next part of the place says which it is.
     ("Config", "judges"): RecordedJudge,
+    ("Config", "resources"): RuleResources,
+    ("RuleResources", "adapters"): Asked,
 }
 
 

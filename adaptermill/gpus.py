@@ -4,8 +4,7 @@
         environment["CUDA_VISIBLE_DEVICES"] = gpus
 
 A GPU is taken by a file lock that the kernel drops when the process dies, however it dies. An
-existing CUDA_VISIBLE_DEVICES is the pool to take from. Inside a SLURM job the cluster has given out
-the GPUs already.
+existing CUDA_VISIBLE_DEVICES is the pool to take from.
 """
 
 from __future__ import annotations
@@ -58,8 +57,8 @@ def take(count: int, locks: Path | None = None) -> Iterator[str | None]:
     `locks` is the folder of the locks (default: one for the machine). Raises UserError when the
     pool can never hold so many.
     """
-    found = {} if "SLURM_JOB_ID" in os.environ else pool()
-    if not found or not count:
+    found = pool() if count else {}
+    if not found:
         yield None
         return
     if count > len(found):

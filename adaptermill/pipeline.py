@@ -31,12 +31,14 @@ from typing import Any
 from snakemake.exceptions import IncompleteCheckpointException
 from snakemake.io import ancient, checkpoint_target
 
+from adaptermill import resources
 from adaptermill.config import Config, NearDuplicates, load
 from adaptermill.errors import UserError
 from adaptermill.judge_stages import JudgeStages
 from adaptermill.made import Stage, request
 from adaptermill.message_stages import data_arguments
 from adaptermill.provenance import PACKAGE, code_fingerprint, key
+from adaptermill.resources import RuleResources
 from adaptermill.sources import ExampleSource, ExampleTrajectoriesSource
 from adaptermill.specs import DRAWN_BY, RESULTS, STORE, WORK, Specs
 
@@ -68,6 +70,8 @@ class Pipeline:
         self.config: Config = load(settings)
         self.checkpoints = checkpoints
         self.forced = forced
+        # Whether this is the process that Snakemake started for one job inside a SLURM job.
+        self.in_slurm = not writes and "SLURM_JOB_ID" in os.environ
         self.repository = Path(repository)
         self.specs = Specs(self.config, self.repository)
         self.sources = self.specs.sources
@@ -451,15 +455,22 @@ class Pipeline:
         folder = self.parent_folder(self.adapter_named_by(wanted))
         return "" if folder is None else f"--parent {shlex.quote(folder)}"
 
-    def launch(self, rule: str, threads: int) -> str:
-        """The command that runs a training or evaluation script on GPUs and cores of its own."""
+    def launch(self, rule: str, threads: int, gres: str | None = None) -> str:
+        """The command that runs a training or evaluation script on GPUs and cores of its own.
+
+        `gres` is what of each node's GPUs a job of several nodes has been given.
+        """
         processes = self.config.training.processes if rule == "train" else 1
-        torchrun = f"torchrun --standalone --nproc-per-node {processes}"
-        return (
-            f'python "$SCRIPTS/with_gpus.py" --gpus {processes}'
-            f" --threads {max(1, threads // processes)} --"
-            f" {torchrun if rule == 'train' else 'python'}"
-        )
+        nodes = self._asked(rule).nodes if self.in_slurm else 1
+        each = f"--nproc-per-node {processes // nodes}"
+        share = f"--threads {max(1, threads * nodes // processes)}"
+        if nodes > 1:
+            given = f"--cores {threads}" + (f" --gres {gres}" if gres else "")
+            return f'python "$SCRIPTS/with_nodes.py" --nodes {nodes} {given} {share} -- {each}'
+        # A cluster has given the job its GPUs.
+        gpus = 0 if self.in_slurm else processes
+        command = f"torchrun --standalone {each}" if rule == "train" else "python"
+        return f'python "$SCRIPTS/with_gpus.py" --gpus {gpus} {share} -- {command}'
 
     def running_arguments(self) -> str:
         """How training is carried out: what changes no result."""
@@ -599,14 +610,22 @@ class Pipeline:
 
     # ---- resources -----------------------------------------------------------------------------
 
-    def resources(self, rule: str, **defaults: Any) -> dict[str, Any]:
-        """What `resources.<rule>` of the configuration asks for, over the rule's own defaults."""
-        asked = dict(self.config.resources.get(rule, {}))
-        asked.pop("threads", None)
-        return {**defaults, **asked}
+    def resources(self, rule: str) -> dict[str, Any]:
+        """What `resources.<rule>` of the configuration asks for, job by job."""
+        named_by = {"train": self.adapter_named_by, "evaluate": self.evaluated_by}
+
+        def adapter_of(wildcards: Any) -> str | None:
+            if rule in named_by:
+                return named_by[rule](wildcards.key)
+            return getattr(wildcards, "adapter", None)
+
+        return resources.for_snakemake(self._asked(rule), adapter_of)
 
     def threads(self, rule: str, default: int) -> int:
-        return int(self.config.resources.get(rule, {}).get("threads", default))
+        return resources.threads(self._asked(rule), default)
+
+    def _asked(self, rule: str) -> RuleResources:
+        return self.config.resources.get(rule, RuleResources())
 
 
 def _prepend(variable: str, folder: Path) -> None:

@@ -8,6 +8,8 @@ rule evaluate:
         rows="results/.store/evaluations/{key}.parquet",
     log:
         "results/logs/evaluate/{key}.log",
+    benchmark:
+        "results/benchmarks/evaluate/{key}.tsv"
     conda:
         "../envs/train.yaml"
     threads: pipeline.threads("evaluate", 2)
@@ -38,6 +40,8 @@ rule publish_evaluation:
         key=pipeline.published_mark("{adapter}"),
     log:
         "results/logs/publish_evaluation/{adapter}.log",
+    benchmark:
+        "results/benchmarks/publish_evaluation/{adapter}.tsv"
     conda:
         "../envs/data.yaml"
     message:

@@ -10,6 +10,8 @@ rule example_source:
         made="results/.work/made/example_source/{source}",
     log:
         "results/logs/example_source/{source}.log",
+    benchmark:
+        "results/benchmarks/example_source/{source}.tsv"
     conda:
         "../envs/data.yaml"
     threads: pipeline.threads("example_source", 2)
@@ -35,6 +37,8 @@ rule example_trajectories:
         done="results/example/trajectories/{source}.json",
     log:
         "results/logs/example_trajectories/{source}.log",
+    benchmark:
+        "results/benchmarks/example_trajectories/{source}.tsv"
     conda:
         "../envs/data.yaml"
     resources:
@@ -55,6 +59,8 @@ rule example_base:
         folder=directory("results/.store/bases/{key}"),
     log:
         "results/logs/example_base/{key}.log",
+    benchmark:
+        "results/benchmarks/example_base/{key}.tsv"
     conda:
         "../envs/train.yaml"
     threads: pipeline.threads("example_base", 2)

@@ -13,6 +13,8 @@ rule view_messages:
         summary="results/fitsets/{adapter}/messages/summary.json",
     log:
         "results/logs/view_messages/{adapter}.log",
+    benchmark:
+        "results/benchmarks/view_messages/{adapter}.tsv"
     conda:
         "../envs/train.yaml"
     resources:
@@ -45,6 +47,8 @@ checkpoint fitset:
         tables=expand("results/fitsets/{{adapter}}/composition.{kind}", kind=["csv", "md"]),
     log:
         "results/logs/fitset/{adapter}.log",
+    benchmark:
+        "results/benchmarks/fitset/{adapter}.tsv"
     conda:
         "../envs/data.yaml"
     threads: pipeline.threads("fitset", 1)

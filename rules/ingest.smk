@@ -13,6 +13,8 @@ checkpoint scan:
         units="results/.work/ingest/{source}/units.jsonl",
     log:
         "results/logs/scan/{source}.log",
+    benchmark:
+        "results/benchmarks/scan/{source}.tsv"
     conda:
         "../envs/data.yaml"
     threads: pipeline.threads("scan", 4)
@@ -39,6 +41,8 @@ rule ingest:
         quarantine="results/ingest/{source}/quarantine/{shard}.parquet",
     log:
         "results/logs/ingest/{source}/{shard}.log",
+    benchmark:
+        "results/benchmarks/ingest/{source}/{shard}.tsv"
     conda:
         "../envs/data.yaml"
     resources:
@@ -67,6 +71,8 @@ rule summarize_ingest:
         made="results/.work/made/summarize_ingest/{source}",
     log:
         "results/logs/summarize_ingest/{source}.log",
+    benchmark:
+        "results/benchmarks/summarize_ingest/{source}.tsv"
     conda:
         "../envs/data.yaml"
     resources:
@@ -93,6 +99,8 @@ rule combine_ingest:
         made="results/.work/made/combine_ingest/all",
     log:
         "results/logs/combine_ingest/all.log",
+    benchmark:
+        "results/benchmarks/combine_ingest/all.tsv"
     conda:
         "../envs/data.yaml"
     resources:

@@ -13,6 +13,8 @@ checkpoint judge:
         summary="results/judged/{judge}.json",
     log:
         "results/logs/judge/{judge}.log",
+    benchmark:
+        "results/benchmarks/judge/{judge}.tsv"
     conda:
         "../envs/train.yaml"
     threads: pipeline.threads("judge", 2)

@@ -45,6 +45,8 @@ rule tables:
         made="results/.work/made/tables/all",
     log:
         "results/logs/tables/all.log",
+    benchmark:
+        "results/benchmarks/tables/all.tsv"
     conda:
         "../envs/report.yaml"
     resources:
@@ -76,6 +78,8 @@ rule card:
         made="results/.work/made/card/{adapter}",
     log:
         "results/logs/card/{adapter}.log",
+    benchmark:
+        "results/benchmarks/card/{adapter}.tsv"
     conda:
         "../envs/report.yaml"
     resources:
@@ -118,6 +122,8 @@ rule report:
         made="results/.work/made/report/all",
     log:
         "results/logs/report/all.log",
+    benchmark:
+        "results/benchmarks/report/all.tsv"
     conda:
         "../envs/report.yaml"
     resources:
@@ -126,11 +132,14 @@ rule report:
         tables=lambda wildcards, input: Path(input.tables[0]).parent,
         figures=lambda wildcards, output: Path(output.figures[0]).parent,
         data=lambda wildcards, resources: pipeline.data_arguments(),
+        # What earlier jobs took: shown as it is found, and never a reason to make the report again.
+        benchmarks="results/benchmarks",
     message:
         "Making the report"
     shell:
         "made=$(sha256sum {input.spec} {input.above}); "
         'python "$SCRIPTS/report.py" --spec {input.spec} --tables {params.tables}'
         " --evaluations {input.evaluations} --adapters {input.adapters} {params.data}"
-        " --base {input.base} --output {output.page} --figures {params.figures} 2>&1 | tee {log}"
+        " --base {input.base} --benchmarks {params.benchmarks}"
+        " --output {output.page} --figures {params.figures} 2>&1 | tee {log}"
         '; echo "$made" > {output.made}'

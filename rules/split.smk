@@ -14,6 +14,8 @@ checkpoint split:
         leaks="results/splits/leaks.json",
     log:
         "results/logs/split/all.log",
+    benchmark:
+        "results/benchmarks/split/all.tsv"
     conda:
         "../envs/data.yaml"
     threads: pipeline.threads("split", 2)
@@ -48,6 +50,8 @@ checkpoint base:
         base=update("results/base/base.json"),
     log:
         "results/logs/base/base.log",
+    benchmark:
+        "results/benchmarks/base/base.tsv"
     conda:
         "../envs/train.yaml"
     resources:
@@ -74,6 +78,8 @@ rule measure:
         measures="results/.store/measures/{measured}/{source}__{shard}.parquet",
     log:
         "results/logs/measure/{measured}/{source}__{shard}.log",
+    benchmark:
+        "results/benchmarks/measure/{measured}/{source}__{shard}.tsv"
     conda:
         "../envs/train.yaml"
     resources:
@@ -98,6 +104,8 @@ checkpoint merge_measures:
         quarantine="results/base/measures_quarantine.parquet",
     log:
         "results/logs/merge_measures/all.log",
+    benchmark:
+        "results/benchmarks/merge_measures/all.tsv"
     conda:
         "../envs/data.yaml"
     resources:
@@ -125,6 +133,8 @@ checkpoint heldout:
         summary=update("results/splits/heldout.json"),
     log:
         "results/logs/heldout/validation.log",
+    benchmark:
+        "results/benchmarks/heldout/validation.tsv"
     conda:
         "../envs/data.yaml"
     resources:

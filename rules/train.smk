@@ -9,6 +9,8 @@ rule train:
         folder=directory("results/.store/adapters/{key}"),
     log:
         "results/logs/train/{key}.log",
+    benchmark:
+        "results/benchmarks/train/{key}.tsv"
     conda:
         "../envs/train.yaml"
     threads: pipeline.threads("train", 2)
@@ -20,7 +22,9 @@ rule train:
         adapter=lambda wildcards, resources: pipeline.adapter_named_by(wildcards.key),
         spec=lambda wildcards, resources: pipeline.train_spec(wildcards.key),
         start=lambda wildcards, resources: pipeline.start_argument(wildcards.key),
-        launch=lambda wildcards, threads, resources: pipeline.launch("train", threads),
+        launch=lambda wildcards, threads, resources: pipeline.launch(
+            "train", threads, resources.get("gres")
+        ),
         data=lambda wildcards, resources: pipeline.training_data(wildcards.key),
         running=lambda wildcards, resources: pipeline.running_arguments(),
         state="results/.work/training/{key}",
@@ -42,6 +46,8 @@ rule publish_adapter:
         folder=directory("results/adapters/{adapter}"),
     log:
         "results/logs/publish_adapter/{adapter}.log",
+    benchmark:
+        "results/benchmarks/publish_adapter/{adapter}.tsv"
     conda:
         "../envs/data.yaml"
     message:

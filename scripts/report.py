@@ -21,7 +21,7 @@ from adaptermill.atomic import write_text
 from adaptermill.errors import UserError, run_command
 from adaptermill.evaluation.markdown import count
 from adaptermill.evaluation.own import OWN, SEPARATOR
-from adaptermill.report import context, figures
+from adaptermill.report import context, costs, figures
 from adaptermill.report.findings import about_adapters, headline
 from adaptermill.report.flow import flow
 from adaptermill.report.gallery import gallery
@@ -106,6 +106,7 @@ def make(arguments: argparse.Namespace) -> None:
         "branches": sorted(settings["parents"].items()),
         "facts": context.facts(base, made_of, records),
         "hashes": context.hashes(records),
+        "costs": [] if arguments.benchmarks is None else costs.by_rule(arguments.benchmarks),
         "gallery_families": list(dict.fromkeys(step.family for step in shown.steps)),
         "gallery_adapters": [path.stem for path in arguments.evaluations],
     }
@@ -129,6 +130,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--adapters", type=Path, nargs="*", default=[], help="published adapters")
     parser.add_argument("--data", type=Path, action="append", required=True, help="ingested source")
     parser.add_argument("--base", type=Path, required=True, help="the resolved base (base.json)")
+    parser.add_argument("--benchmarks", type=Path, help="folder of Snakemake's benchmark files")
     parser.add_argument("--output", type=Path, required=True, help="the page")
     parser.add_argument("--figures", type=Path, required=True, help="folder of the SVG files")
     make(parser.parse_args(argv))

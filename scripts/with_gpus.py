@@ -2,7 +2,7 @@
 
     with_gpus.py --gpus 2 --threads 4 -- torchrun --standalone --nproc-per-node 2 train.py …
 
-On a machine without a GPU, and inside a SLURM job, the command runs as it is.
+On a machine without a GPU, and with --gpus 0 (a cluster has given them out), it runs as it is.
 """
 
 from __future__ import annotations

@@ -25,7 +25,6 @@ def machine(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
-    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     return tmp_path
 
 
@@ -137,11 +136,16 @@ def test_the_environment_is_the_pool(visible, ids, monkeypatch):
     assert list(found) == (visible.split(",") if ids is None else ids)
 
 
-def test_without_gpus_and_inside_slurm_nothing_is_taken(machine, monkeypatch):
-    monkeypatch.setenv("SLURM_JOB_ID", "7")
-    with gpus.take(2) as taken:
+def test_without_gpus_or_where_none_are_asked_for_nothing_is_taken(machine, monkeypatch):
+    with gpus.take(0) as taken:
         assert taken is None
-    monkeypatch.delenv("SLURM_JOB_ID")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with gpus.take(2) as taken:
         assert taken is None
+
+
+def test_jobs_of_one_allocation_take_different_gpus(machine, monkeypatch):
+    """Snakemake run by hand inside a SLURM allocation has that allocation's GPUs as its pool."""
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    with gpus.take(2) as first, gpus.take(2) as second:
+        assert {*first.split(","), *second.split(",")} == {"0", "1", "2", "3"}
