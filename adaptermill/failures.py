@@ -14,6 +14,9 @@ LAST_LINES = 20
 _BLOCK = re.compile(r"^Error in rule (\w+):\n((?:    .*\n)+)", re.MULTILINE)
 _JOB = re.compile(r"^    jobid: (\d+)$", re.MULTILINE)
 _LOG = re.compile(r"^    log: (.+?) \(check log", re.MULTILINE)
+_CLUSTER = re.compile(
+    r"^    message: SLURM-job '(\d+)' failed, SLURM status is: '(\w+)'", re.MULTILINE
+)
 _FINISHED = re.compile(r"^Finished jobid: (\d+) ", re.MULTILINE)
 
 
@@ -25,7 +28,7 @@ def read(logs: str | Sequence[str] | None) -> str:
 
 
 def failed_logs(said: str) -> dict[str, list[str]]:
-    """Rule and job -> log files, of the jobs that failed in what Snakemake said.
+    """How a job failed -> its log files, for the jobs that failed in what Snakemake said.
 
     One that failed and was well at a further attempt is none of them.
     """
@@ -34,15 +37,17 @@ def failed_logs(said: str) -> dict[str, list[str]]:
     for rule, block in _BLOCK.findall(said):
         job, logs = _JOB.search(block), _LOG.search(block)
         if job and logs and job[1] not in finished:
-            found[f"{rule} (job {job[1]})"] = logs[1].split(", ")
+            cluster = _CLUSTER.search(block)
+            how = f"; SLURM job {cluster[1]} is {cluster[2]}" if cluster else ""
+            found[f"{rule} (job {job[1]}) failed{how}"] = logs[1].split(", ")
     return found
 
 
 def ends(said: str) -> str:
     """The text to show after a run that failed; empty where no job's log is known."""
     parts = []
-    for job, logs in failed_logs(said).items():
-        parts.append(f"\n{job} failed.")
+    for how, logs in failed_logs(said).items():
+        parts.append(f"\n{how}.")
         for log in map(Path, logs):
             parts.append(_end(log))
     return "\n".join(parts)

@@ -23,7 +23,8 @@ def run(command: list[str], gpus: str | None, threads: int) -> int:
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
     if gpus is not None:
         environment["CUDA_VISIBLE_DEVICES"] = gpus
-        print(f"on GPU {gpus}", flush=True)
+    if given := environment.get("CUDA_VISIBLE_DEVICES"):
+        print(f"on GPU {given}", flush=True)
     try:
         child = subprocess.Popen(command, env=environment, preexec_fn=end_with_parent)
     except OSError as error:

@@ -8,9 +8,7 @@ import sys
 from snakemake.cli import main
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 
-RemoteExecutor.next_seconds_between_status_checks = property(
-    lambda self: 1, lambda self, value: None
-)
+RemoteExecutor.next_seconds_between_status_checks = property(lambda self: 1, lambda self, n: None)
 
 if __name__ == "__main__":
     sys.exit(main())
