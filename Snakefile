@@ -82,6 +82,7 @@ include: "rules/fitset.smk"
 include: "rules/train.smk"
 include: "rules/evaluate.smk"
 include: "rules/report.smk"
+include: "rules/export.smk"
 
 
 onerror:

@@ -210,6 +210,15 @@ class Evaluation(Section):
     seed: Annotated[Int, Field(ge=0)] = 0
 
 
+class Export(Section):
+    """Copies of shards and adapters for others; nothing here enters a key."""
+
+    to: str | None = Field(None, description="a folder, or an address such as s3://bucket/prefix")
+    provider: Annotated[str, Field(pattern="^[a-z0-9-]+$")] = Field(
+        "fs", description="the storage plugin of Snakemake that takes it"
+    )
+
+
 class Provenance(Section):
     include_versions: list[str] = Field(
         [], description="packages whose installed version enters the keys"
@@ -231,6 +240,7 @@ class Config(Section):
     training: Training = Training()
     evaluation: Evaluation = Evaluation()
     provenance: Provenance = Provenance()
+    export: Export = Export()
     resources: dict[str, RuleResources] = {}
 
     _recipes: dict[str, Recipe] = PrivateAttr(default_factory=dict)

@@ -58,6 +58,12 @@ class Pipeline:
     those must find the specs as they are. `forced` says whether a rule is run by --forcerun.
     """
 
+    # What of a published adapter is exported: what it takes to serve it and to say what it is.
+    ADAPTER_FILES = (
+        *("adapter_model.safetensors", "adapter_config.json", "README.md"),
+        *("training.json", "train_log.jsonl"),
+    )
+
     def __init__(
         self,
         settings: dict[str, Any],

@@ -23,7 +23,7 @@ CONFIGURATION = Path("/etc/slurm")
 STATE = Path("/var/lib/adaptermill-slurm")
 MUNGE_PID = Path("/run/munge/munged.pid")
 OURS = "# Written by the tests of Adaptermill; they may replace it."
-NODES, CPUS, GPUS, MEMORY_MB = 2, 4, 2, 16000
+NODES, CPUS, GPUS, MEMORY_MB = 2, 16, 2, 256000
 FIRST_PORT = 17001
 
 SLURM_CONF = """{ours}
