@@ -218,6 +218,10 @@ class Export(Section):
         "fs", description="the storage plugin of Snakemake that takes it"
     )
 
+    def address(self, path: str) -> str:
+        """Where the file at `path` below results/ is copied to."""
+        return f"{str(self.to).rstrip('/')}/{path}"
+
 
 class Provenance(Section):
     include_versions: list[str] = Field(

@@ -6,8 +6,7 @@ if pipeline.config.export.to is not None:
     storage exported:
         provider=pipeline.config.export.provider,
 
-    def exported(path):
-        return storage.exported(f"{pipeline.config.export.to.rstrip('/')}/{path}")
+    address = pipeline.config.export.address
 
     localrules:
         exported,
@@ -15,12 +14,12 @@ if pipeline.config.export.to is not None:
     rule exported:
         input:
             [
-                exported(f"adapters/{adapter}/{name}")
+                storage.exported(address(f"adapters/{adapter}/{name}"))
                 for adapter in pipeline.config.recipes
                 for name in pipeline.ADAPTER_FILES
             ],
             lambda wildcards: [
-                exported(f"ingest/{source}/{kind}/{shard}.parquet")
+                storage.exported(address(f"ingest/{source}/{kind}/{shard}.parquet"))
                 for source in pipeline.sources
                 for shard in pipeline.shards(source)
                 for kind in ("shards", "images")
@@ -30,7 +29,10 @@ if pipeline.config.export.to is not None:
         input:
             folder="results/adapters/{adapter}",
         output:
-            [exported(f"adapters/{{adapter}}/{name}") for name in pipeline.ADAPTER_FILES],
+            [
+                storage.exported(address(f"adapters/{{adapter}}/{name}"))
+                for name in pipeline.ADAPTER_FILES
+            ],
         log:
             "results/logs/export_adapter/{adapter}.log",
         benchmark:
@@ -49,13 +51,13 @@ if pipeline.config.export.to is not None:
         input:
             "results/ingest/{source}/{kind}/{shard}.parquet",
         output:
-            exported("ingest/{source}/{kind}/{shard}.parquet"),
-        wildcard_constraints:
-            kind="shards|images",
+            storage.exported(address("ingest/{source}/{kind}/{shard}.parquet")),
         log:
             "results/logs/export_shard/{source}/{kind}/{shard}.log",
         benchmark:
             "results/benchmarks/export_shard/{source}/{kind}/{shard}.tsv"
+        wildcard_constraints:
+            kind="shards|images",
         conda:
             "../envs/data.yaml"
         resources:
