@@ -25,7 +25,7 @@ from snakemake.settings.types import ExecMode
 
 # The package beside this file is the one that runs, whatever is installed.
 sys.path.insert(0, str(workflow.basedir))
-from adaptermill import failures
+from adaptermill import failures, left_over
 from adaptermill.pipeline import Pipeline
 from adaptermill.relay import SHELL_PREFIX, relay_sigterm
 
@@ -86,4 +86,6 @@ include: "rules/export.smk"
 
 
 onerror:
-    print(failures.ends(failures.read(log)), file=sys.stderr)
+    said = failures.read(log)
+    left_over.cancel(said)
+    print(failures.ends(said), file=sys.stderr)

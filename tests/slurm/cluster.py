@@ -32,6 +32,8 @@ SlurmctldHost={host}(127.0.0.1)
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
+# A requeued job starts again after so many seconds, not after two minutes.
+AuthInfo=cred_expire=10
 SlurmctldPort=6817
 CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
 SlurmctldPidFile={state}/run/slurmctld.pid

@@ -26,8 +26,14 @@ def train_again_here(mill: ClusterMill, name: str) -> bytes:
     return mill.adapter(name)
 
 
+def further(mill: ClusterMill) -> None:
+    """Waits until ten more steps are made."""
+    reached = mill.steps()
+    until(lambda: mill.steps() >= reached + 10)
+
+
 def test_a_job_over_its_time_limit_goes_on_in_a_second_one_and_ends_bit_equal(mill: ClusterMill):
-    """Stopped by its time limit, then warned of it as the profile asks: both times work is kept."""
+    """Stopped by its limit, requeued, then warned as the profile asks: each time work is kept."""
     asked = {"runtime": 1, "mem_mb": 2000, "retry_growth": 1.5, "slurm_extra": ""}
     mill.ask(train=asked)
     run = mill.start("results/adapters/long")
@@ -37,8 +43,12 @@ def test_a_job_over_its_time_limit_goes_on_in_a_second_one_and_ends_bit_equal(mi
     trainer.send_signal(signal.SIGSTOP)  # a job of hours in a minute
     second = run.nth_job(2)
     assert job_facts(first)["JobState"] == "TIMEOUT"
-    reached = mill.steps()
-    until(lambda: mill.steps() >= reached + 10)
+    further(mill)
+    subprocess.run(["scontrol", "requeue", second], check=True)  # what becomes of preempted ones
+    until(
+        lambda: job_facts(second)["JobState"] == "RUNNING" and job_facts(second)["Restarts"] == "1"
+    )
+    further(mill)
     subprocess.run(["scancel", "--signal=TERM", second], check=True)  # what --signal=TERM@120 does
     result = run.end()
     assert result.status == 0, result
