@@ -13,6 +13,6 @@ _RUN = re.compile(r"^SLURM run ID: (\S+)$", re.MULTILINE)
 
 
 def cancel(said: str) -> None:
-    """Cancels what is left of the runs that Snakemake's log names; those that ended are no matter."""
+    """Cancels what is left of the runs that Snakemake's log names, if anything is."""
     for run in dict.fromkeys(_RUN.findall(said)):
         subprocess.run(["scancel", "--quiet", f"--name={run}"], check=False, timeout=60)

@@ -29,10 +29,8 @@ SETTINGS: dict[str, Any] = {
         **{"learning_rate": 1e-3},
     },
     "adapters": {
-        **{
-            name: {"seed": seed} for seed, name in enumerate(("one", "two", "cancelled", "stopped"))
-        },
-        "long": {"limit": 150, "epochs": 2},
+        **{name: {"seed": seed} for seed, name in enumerate(("one", "two", "stopped"))},
+        "long": {"limit": 60, "epochs": 2},
         "shared": {"batch_rows": 3, "limit": 12},
     },
     "training": {"save_every": 10},

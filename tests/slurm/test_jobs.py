@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load
 
+from adaptermill import left_over
 from tests.slurm.mill import ClusterMill, job_facts, until
 
 pytestmark = pytest.mark.slow
@@ -84,7 +85,7 @@ def test_a_failing_job_is_tried_as_often_as_configured_and_shown_with_its_logs_e
 
 def test_a_cancelled_job_is_reported_with_what_slurm_says(mill: ClusterMill):
     mill.ask()
-    run = mill.start("results/adapters/cancelled", "--retries", "0")
+    run = mill.start("results/adapters/two", "--retries", "0")
     job = run.nth_job(1)
     until(mill.trainers)
     subprocess.run(["scancel", job], check=True)
@@ -117,6 +118,20 @@ def test_two_nodes_make_the_adapter_of_one(mill: ClusterMill):
     assert all(torch.isfinite(tensor).all() for tensor in made.values())
 
 
+def test_jobs_that_the_plugin_forgot_are_cancelled_by_the_runs_name(slurm: None, tmp_path: Path):
+    submit = ["sbatch", "--parsable", "--output=/dev/null", "--wrap=sleep 60"]
+    jobs = [
+        subprocess.run(
+            [*submit, f"--job-name={name}"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for name in ("this-run", "another-run")
+    ]
+    left_over.cancel("Building DAG of jobs...\nSLURM run ID: this-run\nUsing shell: bash\n")
+    until(lambda: job_facts(jobs[0])["JobState"] == "CANCELLED", 30)
+    assert job_facts(jobs[1])["JobState"] in ("PENDING", "RUNNING")
+    subprocess.run(["scancel", jobs[1]], check=True)
+
+
 def test_ctrl_c_leaves_nothing_running(mill: ClusterMill):
     mill.ask()
     run = mill.start("results/adapters/stopped")
@@ -126,7 +141,8 @@ def test_ctrl_c_leaves_nothing_running(mill: ClusterMill):
     assert run.end().status != 0
     until(lambda: job_facts(job)["JobState"] == "CANCELLED", 30)
     until(lambda: not mill.trainers(), 30)
-    queued = subprocess.run(["squeue", "-h"], capture_output=True, text=True, check=True).stdout
-    assert queued == ""
+    [name] = re.findall(r"^SLURM run ID: (\S+)$", run.said, re.MULTILINE)
+    queued = ["squeue", "-h", "-t", "pending,running", f"--name={name}"]
+    assert subprocess.run(queued, capture_output=True, text=True, check=True).stdout == ""
     # The folder is not locked, and the same command goes on.
     assert mill.start("results/adapters/stopped").end().status == 0
