@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -112,6 +114,12 @@ class ClusterMill(Workspace):
         mill = cls(folder / "work", settings)
         mill.here(*(f"results/fitsets/{name}/composition.json" for name in settings["adapters"]))
         return mill
+
+    def copy(self, name: str) -> ClusterMill:
+        """The same workspace in another folder beside this one."""
+        folder = self.folder.with_name(name)
+        shutil.copytree(self.folder, folder)
+        return ClusterMill(folder, copy.deepcopy(self.settings))
 
     def arguments(self, *targets: str) -> list[str]:
         return [

@@ -6,6 +6,8 @@ import re
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from safetensors.torch import load
 
 from adaptermill import left_over
 from tests.slurm.mill import ClusterMill, job_facts, until
+from tests.workflow.running import Run
 
 pytestmark = pytest.mark.slow
 
@@ -33,17 +36,14 @@ def further(mill: ClusterMill) -> None:
     until(lambda: mill.steps() >= reached + 10)
 
 
-def test_a_job_over_its_time_limit_goes_on_in_a_second_one_and_ends_bit_equal(mill: ClusterMill):
-    """Stopped by its limit, requeued, then warned as the profile asks: each time work is kept."""
-    asked = {"runtime": 1, "mem_mb": 2000, "retry_growth": 1.5, "slurm_extra": ""}
-    mill.ask(train=asked)
+def interrupted(mill: ClusterMill) -> tuple[Run, list[str]]:
+    """Trains `long`: stopped by its limit, requeued, then warned. Gives the ids of its jobs too."""
+    mill.ask(train={"runtime": 1, "mem_mb": 2000, "retry_growth": 1.5, "slurm_extra": ""})
     run = mill.start("results/adapters/long")
-    first = run.nth_job(1)
     until(lambda: mill.steps() >= 15)
     [trainer] = mill.trainers()
     trainer.send_signal(signal.SIGSTOP)  # a job of hours in a minute
     second = run.nth_job(2)
-    assert job_facts(first)["JobState"] == "TIMEOUT"
     further(mill)
     subprocess.run(["scontrol", "requeue", second], check=True)  # what becomes of preempted ones
     until(
@@ -51,14 +51,15 @@ def test_a_job_over_its_time_limit_goes_on_in_a_second_one_and_ends_bit_equal(mi
     )
     further(mill)
     subprocess.run(["scancel", "--signal=TERM", second], check=True)  # what --signal=TERM@120 does
-    result = run.end()
-    assert result.status == 0, result
-    asked = [(job_facts(job)["TimeLimit"], job_facts(job)["MinMemoryNode"]) for job in run.jobs]
-    assert asked == [("00:01:00", "2000M"), ("00:02:00", "3000M"), ("00:03:00", "4500M")]
-    [log] = mill.path("results/logs/train").glob("*.log")
-    assert "resuming after step" in log.read_text("utf-8")
-    made = mill.adapter("long")
-    assert train_again_here(mill, "long") == made
+    return run.end(), run.jobs
+
+
+@pytest.fixture(scope="module", autouse=True)
+def limited(mill: ClusterMill) -> Iterator[tuple[ClusterMill, Future[tuple[Run, list[str]]]]]:
+    """`interrupted` in a folder of its own, while other tests run: SLURM's limits are minutes."""
+    apart = mill.copy("limited")
+    with ThreadPoolExecutor(1) as pool:
+        yield apart, pool.submit(interrupted, apart)
 
 
 def test_a_failing_job_is_tried_as_often_as_configured_and_shown_with_its_logs_end(
@@ -146,3 +147,17 @@ def test_ctrl_c_leaves_nothing_running(mill: ClusterMill):
     assert subprocess.run(queued, capture_output=True, text=True, check=True).stdout == ""
     # The folder is not locked, and the same command goes on.
     assert mill.start("results/adapters/stopped").end().status == 0
+
+
+def test_a_job_over_its_time_limit_goes_on_in_a_second_one_and_ends_bit_equal(limited):
+    """Stopped by its limit, requeued, then warned as the profile asks: each time work is kept."""
+    mill, ending = limited
+    result, jobs = ending.result()
+    assert result.status == 0, result
+    assert [job_facts(job)["JobState"] for job in jobs] == ["TIMEOUT", "FAILED", "COMPLETED"]
+    asked = [(job_facts(job)["TimeLimit"], job_facts(job)["MinMemoryNode"]) for job in jobs]
+    assert asked == [("00:01:00", "2000M"), ("00:02:00", "3000M"), ("00:03:00", "4500M")]
+    [log] = mill.path("results/logs/train").glob("*.log")
+    assert "resuming after step" in log.read_text("utf-8")
+    made = mill.adapter("long")
+    assert train_again_here(mill, "long") == made
