@@ -68,7 +68,9 @@ localrules:
 
 rule all:
     input:
-        expand("results/adapters/{adapter}", adapter=pipeline.config.recipes),
+        expand("results/adapters/{adapter}", adapter=pipeline.config.trained),
+        # Of dry runs these are all there is.
+        expand("results/fitsets/{adapter}/composition.json", adapter=pipeline.config.recipes),
         expand("results/cards/{adapter}.md", adapter=pipeline.config.evaluated),
         "results/tables/evaluation.csv",
         "results/report.html",

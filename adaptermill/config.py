@@ -17,6 +17,8 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, field_validator
 
+from adaptermill import consensus_settings
+from adaptermill.consensus_settings import ConsensusSettings, is_per_node
 from adaptermill.errors import UserError
 from adaptermill.judge_settings import JUDGE_MODELS, SECRET, JudgeSettings, RecordedJudge
 from adaptermill.resources import Asked, RuleResources
@@ -120,10 +122,10 @@ class Dedup(Section):
     )
 
 
-class Recipe(Section):
+class Recipe(ConsensusSettings):
     """What an adapter is made of and how it is trained."""
 
-    method: Literal["anchored"] = "anchored"
+    method: Literal["anchored", "consensus"] = "anchored"
     sources: Literal["all"] | list[str] = "all"
     families: Literal["all"] | Annotated[list[str], Field(min_length=1)] = "all"
     anchor_families: list[str] | None = None
@@ -255,10 +257,15 @@ class Config(Section):
         return self._recipes
 
     @property
+    def trained(self) -> list[str]:
+        """The adapters that there are to be: all but dry runs."""
+        return [name for name, recipe in self.recipes.items() if not recipe.dry_run]
+
+    @property
     def evaluated(self) -> list[str]:
         """The adapters that the tables show, without the base."""
         if self.evaluation.adapters == "all":
-            return list(self.recipes)
+            return self.trained
         return list(self.evaluation.adapters)
 
     @property
@@ -297,7 +304,7 @@ class Config(Section):
         Of messages they are roles, and none are taken unless given.
         """
         recipe = self.recipes[name]
-        if recipe.beta == 0:
+        if recipe.beta == 0 or recipe.method == "consensus":
             return []
         if recipe.anchor_families is not None:
             return list(recipe.anchor_families)
@@ -349,11 +356,8 @@ def _merge(below: Any, above: Any) -> Any:
 
 
 def _expand(config: Config, problems: list[str]) -> dict[str, Recipe]:
-    defaults = config.recipe.model_dump()
-    given = {
-        name: _merge(defaults, override.model_dump(exclude_unset=True))
-        for name, override in config.adapters.items()
-    }
+    defaults = config.recipe.model_dump(exclude_unset=True)
+    own = {name: given.model_dump(exclude_unset=True) for name, given in config.adapters.items()}
     for sweep_name, sweep in config.sweeps.items():
         if sweep.start not in config.adapters:
             problems.append(
@@ -364,11 +368,11 @@ def _expand(config: Config, problems: list[str]) -> dict[str, Recipe]:
         for values in itertools.product(*sweep.grid.values()):
             point = dict(zip(sweep.grid, values, strict=True))
             name = "_".join([sweep_name, *(f"{k}_{_in_name(v)}" for k, v in point.items())])
-            if name in given:
+            if name in own:
                 problems.append(f"sweeps.{sweep_name}: two adapters would be named {name!r}")
-            given[name] = _merge(given[sweep.start], point)
+            own[name] = _merge(own[sweep.start], point)
     recipes = {}
-    for name, values in given.items():
+    for name, given in own.items():
         where = f"adapters.{name}" if name in config.adapters else f"sweeps ({name})"
         if not re.fullmatch(NAME, name) or name in RESERVED_NAMES:
             problems.append(
@@ -377,10 +381,34 @@ def _expand(config: Config, problems: list[str]) -> dict[str, Recipe]:
             )
             continue
         try:
+            values = _merge(_inherited(defaults, given, where, problems), given)
             recipes[name] = Recipe.model_validate(values)
         except ValidationError as error:
             problems.extend(f"{where}.{line}" for line in _lines(error))
     return recipes
+
+
+def _inherited(
+    defaults: dict[str, Any], given: dict[str, Any], where: str, problems: list[str]
+) -> dict[str, Any]:
+    """What the recipe decides for an adapter: of its keys, those that the adapter's method has.
+
+    Where the methods differ, keys whose default depends on the method are not handed on either.
+    """
+    recipe_method = defaults.get("method", "anchored")
+    method = given.get("method", recipe_method)
+    consensus = method == "consensus"
+    foreign = consensus_settings.ONLY_ANCHORED if consensus else ConsensusSettings.model_fields
+    for key in foreign:
+        if key in given:
+            other = "anchored" if consensus else "consensus"
+            problems.append(f"{where}.{key}: is for method: {other}, and this one is {method!r}")
+    left_out = {*foreign, *(consensus_settings.DEFAULTS if method != recipe_method else ())}
+    inherited = {key: value for key, value in defaults.items() if key not in left_out}
+    if not consensus:
+        return inherited
+    making = {"examples": "dpo", **(inherited.get("trajectories") or {})}
+    return {**consensus_settings.DEFAULTS, **inherited, "trajectories": making}
 
 
 def _in_name(value: Any) -> str:
@@ -418,6 +446,8 @@ def _check_references(config: Config, problems: list[str]) -> None:
                     f"evaluation.adapters: no adapter {name!r}; "
                     f"there are {', '.join(config.recipes)}"
                 )
+            elif config.recipes[name].dry_run:
+                problems.append(f"evaluation.adapters: {name!r} is a dry run, which is not trained")
     for rule, asked in config.resources.items():
         known = config.recipes
         problems.extend(asked.problems(rule, known, config.training.processes))
@@ -444,12 +474,16 @@ def _check_kind(config: Config, name: str, recipe: Recipe, problems: list[str]) 
         )
         problems.append(f"{where}: {text}")
     if making is None:
+        if recipe.method == "consensus":
+            problems.append(
+                f"{where}.trajectories: method: consensus fits messages; give a section"
+            )
         return
     if making.examples == "dpo" and recipe.method == "anchored":
         problems.append(
             f"{where}.trajectories.examples: dpo makes pairs, and `method: anchored` trains on "
-            "single messages: take sft or rsft. (scripts/convert_fitset.py makes pairs of an "
-            "sft fit set.)"
+            "single messages: take sft or rsft, or `method: consensus`. (scripts/convert_fitset.py "
+            "makes pairs of an sft fit set.)"
         )
     elsewhere = {
         "families": ("all", "adapt_roles and seats"),
@@ -485,7 +519,14 @@ def _check_parent(config: Config, name: str, recipe: Recipe, problems: list[str]
             problems.append(f"{where}: adapters branch from each other: {' -> '.join(chain)}")
             return
     parent = config.recipes[start]
-    for setting in ("rank", "alpha", "lora_targets"):
+    if parent.dry_run and not recipe.dry_run:
+        problems.append(f"{where}: {start!r} is a dry run, which makes no adapter to start from")
+    if is_per_node(parent):
+        problems.append(
+            f"{where}: {start!r} ends in an adapter for each node and in none for all; start from "
+            f"the folder of one, for instance results/adapters/{start}/nodes/seat_0"
+        )
+    for setting in ("rank", "alpha", "lora_targets", "layers_last"):
         if getattr(parent, setting) != getattr(recipe, setting):
             problems.append(
                 f"{where}: {setting} is {getattr(recipe, setting)} here and "
@@ -503,7 +544,7 @@ def _explain(error: ValidationError, origin: str) -> str:
 
 # Said instead of pydantic's bare "input should be …" for names that later versions will take.
 _NOT_YET = {
-    "method": "only `anchored` is in this version",
+    "method": "only `anchored` and `consensus` are in this version",
     "filters": "filters are not in this version; leave it empty",
     "credit": "only `shared` is in this version (per_role needs on-policy collection)",
 }

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adaptermill.config import Config
+from adaptermill.fitsets.nodes import SETTINGS as NODE_SETTINGS
 
 # What only rows of browser agents have; the configuration refuses it beside `trajectories`.
 NOT_FOR_MESSAGES = {"families", "anchor_families", "exclude_variants", "drop_done", "dedup"}
@@ -64,9 +65,12 @@ class MessageStages:
     def fitset_settings(self, name: str, unused: set[str]) -> dict[str, Any]:
         """Settings of the fit set, without those of the recipe that are `unused` by any."""
         recipe = self.config.recipes[name].model_dump(exclude=unused | NOT_FOR_MESSAGES)
-        return {
+        settings = {
             "adapter": name,
             "recipe": {**recipe, "sources": self.config.sources_of(name)},
             "max_tokens": self.config.base.max_tokens,
             "anchor_families": self.config.anchor_families(name),
         }
+        if self.config.recipes[name].method == "consensus":
+            settings["nodes"] = self.config.recipes[name].model_dump(include=set(NODE_SETTINGS))
+        return settings

@@ -259,11 +259,11 @@ class Pipeline:
             request(self.requested(stage.stage, stage.subject), again=again)
             if again:
                 stage.withdraw()
-        for name in self.config.recipes:
+        for name in self.config.trained:
             published = _read_json(RESULTS / "adapters" / name / "training.json") or {}
             again = published.get("key") != self.key_on_disk(name)
             request(self.requested("publish_adapter", name), again=again)
-        for name in ["base", *self.config.recipes]:
+        for name in ["base", *self.config.trained]:
             mark = Path(self.published_mark(name))
             published = mark.read_text(encoding="utf-8").strip() if mark.is_file() else None
             again = published != self.evaluation_key_on_disk(name)
@@ -387,7 +387,7 @@ class Pipeline:
             plan=found["plan"],
             recipe=settings,
             init_from=start,
-            code=self.specs.code("train"),
+            code=self.specs.training_code(name),
             versions=self.specs.versions(),
         )
 
@@ -407,7 +407,7 @@ class Pipeline:
     def adapter_named_by(self, wanted: str) -> str:
         """The adapter whose key is `wanted` (two adapters with one key are one training)."""
         if wanted not in self._adapter_of_key:
-            for name in self.config.recipes:
+            for name in self.config.trained:
                 if self.key_on_disk(name) == wanted:
                     self._adapter_of_key[wanted] = name
                     break
@@ -419,6 +419,11 @@ class Pipeline:
         return self._adapter_of_key[wanted]
 
     def stored_adapter(self, name: str) -> str:
+        if name in self.config.recipes and self.config.recipes[name].dry_run:
+            raise UserError(
+                f"adapters.{name} is a dry run: its fit set is results/fitsets/{name}/; set "
+                "dry_run: false to train it"
+            )
         return str(STORE / "adapters" / self.adapter_key(name))
 
     def _finished_adapter(self, name: str) -> str:
@@ -478,16 +483,22 @@ class Pipeline:
         command = f"torchrun --standalone {each}" if rule == "train" else "python"
         return f'python "$SCRIPTS/with_gpus.py" --gpus {gpus} {share} -- {command}'
 
-    def running_arguments(self) -> str:
-        """How training is carried out: what changes no result."""
-        training = self.config.training
+    def train_script(self, wanted: str) -> str:
+        """The script that trains the adapter of that key."""
+        return self.specs.train_script(self.adapter_named_by(wanted))
+
+    def running_arguments(self, wanted: str) -> str:
+        """How training is carried out, which changes no result, and the plan if there is one."""
+        name, training = self.adapter_named_by(wanted), self.config.training
         arguments = [f"--save-every {training.save_every} --save-minutes {training.save_minutes}"]
-        if training.keep_curve:
-            arguments.append("--keep-curve")
-        if training.token_budget is not None:
-            arguments.append(f"--token-budget {training.token_budget}")
-        if not training.share_prefix:
-            arguments.append("--whole-rows")
+        if self.config.recipes[name].method == "anchored":
+            arguments.append(f"--plan results/fitsets/{name}/plan.parquet")
+            if training.keep_curve:
+                arguments.append("--keep-curve")
+            if training.token_budget is not None:
+                arguments.append(f"--token-budget {training.token_budget}")
+            if not training.share_prefix:
+                arguments.append("--whole-rows")
         if training.keep_references:
             arguments.append(f"--references {STORE / 'references'}")
         arguments += [f"--tracking {name}" for name in training.tracking]
@@ -528,7 +539,7 @@ class Pipeline:
     def evaluated_by(self, wanted: str) -> str:
         """The adapter (or `base`) whose evaluation has the key `wanted`."""
         if wanted not in self._adapter_of_key:
-            for name in ["base", *self.config.recipes]:
+            for name in ["base", *self.config.trained]:
                 if self.evaluation_key_on_disk(name) == wanted:
                     self._adapter_of_key[wanted] = name
                     break

@@ -19,7 +19,7 @@ from pathlib import Path
 from adaptermill.errors import UserError
 from adaptermill.pipeline import Pipeline, locked
 from adaptermill.sizes import readable, size_on_disk
-from adaptermill.specs import RESULTS, STORE, WORK
+from adaptermill.specs import RESULTS, STORE, TRAINING_SCRIPTS, WORK
 from adaptermill.status import UNDECIDED, AdapterStatus, statuses
 
 
@@ -74,7 +74,7 @@ def _superseded(pipeline: Pipeline, known: list[AdapterStatus]) -> Iterator[tupl
     """Products and states of runs whose keys nothing asks for; all keys are known here."""
     adapters = {str(each.key) for each in known}
     evaluations = {
-        pipeline.evaluation_key_on_disk(name) for name in ["base", *pipeline.config.recipes]
+        pipeline.evaluation_key_on_disk(name) for name in ["base", *pipeline.config.trained]
     }
     yield from _others(STORE / "adapters", adapters, "no adapter has this key now")
     yield from _others(WORK / "training", adapters, "a run that nothing asks for")
@@ -91,9 +91,9 @@ def _superseded(pipeline: Pipeline, known: list[AdapterStatus]) -> Iterator[tupl
                 yield from _others(folder, wanted, "a shard that is not there any more")
             else:
                 yield folder, "measured with another base or other code"
-    now = (pipeline.base_on_disk(), pipeline.specs.code("train"))
+    now = [(pipeline.base_on_disk(), pipeline.specs.code(s)) for s in TRAINING_SCRIPTS]
     for folder in _entries(STORE / "references"):
-        if _belongs_to(folder) != now:
+        if _belongs_to(folder) not in now:
             yield folder, "reference values of another base or other code"
 
 

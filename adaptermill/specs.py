@@ -19,6 +19,7 @@ from typing import Any
 from adaptermill import judge_specs
 from adaptermill.atomic import write_if_changed
 from adaptermill.config import Config
+from adaptermill.consensus_settings import ConsensusSettings
 from adaptermill.errors import UserError
 from adaptermill.message_stages import MessageStages
 from adaptermill.provenance import code_fingerprint, code_parts, key
@@ -36,6 +37,7 @@ WORK = RESULTS / ".work"
 STORE = RESULTS / ".store"
 # The fingerprints that `trust_code` goes on with.
 TRUSTED_CODE = STORE / "code.json"
+TRAINING_SCRIPTS = ("train", "train_consensus")
 # Which settings of a recipe decide training itself; the others act through the fit set and plan.
 TRAINING_SETTINGS = (
     "method",
@@ -49,9 +51,17 @@ TRAINING_SETTINGS = (
     "ce_on",
     "seed",
 )
+# The same of consensus training; `examples` of its trajectories is the objective.
+CONSENSUS_SETTINGS = (
+    *("method", "rank", "alpha", "dropout", "lora_targets", "learning_rate", "seed"),
+    *(name for name in ConsensusSettings.model_fields if name != "dry_run"),
+)
 # Held-out rows of each family that the report shows.
 GALLERY_ROWS = 12
-NOT_FOR_SELECTION = {"init_from", *TRAINING_SETTINGS} - {"seed", "batch_rows", "beta"}
+NOT_FOR_SELECTION = {
+    *({"init_from", *TRAINING_SETTINGS} - {"seed", "batch_rows", "beta"}),
+    *ConsensusSettings.model_fields,
+}
 # The stage that draws each kind of example.
 DRAWN_BY = {ExampleSource: "example_source", ExampleTrajectoriesSource: "example_trajectories"}
 
@@ -65,7 +75,7 @@ class Specs:
         self.sources = {source.name: source for source in config.sources}
         self.messages = MessageStages(config)
         self._fingerprints: dict[str, str] = {}
-        self._noted_code: dict[str, str] | None = None
+        self._noted_code: dict[str, dict[str, str]] = {}
 
     # ---- code ----------------------------------------------------------------------------------
 
@@ -169,7 +179,10 @@ class Specs:
                 judge = specs["judge", recipe.judge]["settings"]
                 settings["judge_configured"] = judge["configured"]
             add("fitset", name, self.messages.fitset_script(name), settings)
-            add("train", name, "train", {**self.train_settings(name), "versions": self.versions()})
+            if recipe.dry_run:
+                continue
+            settings = {**self.train_settings(name), "versions": self.versions()}
+            add("train", name, self.train_script(name), settings)
             specs["train", name]["noted"] = self.noted(name)
         add("evaluate", "all", "evaluate", self.evaluate_settings())
         tables = {
@@ -280,17 +293,32 @@ class Specs:
         code = self.judge_code(name)
         return judge_specs.judge_settings(self.config, name, code, self.fitset_settings)
 
+    def train_script(self, name: str) -> str:
+        """The script that trains the adapter, by its method."""
+        return "train_consensus" if self.config.recipes[name].method == "consensus" else "train"
+
+    def training_code(self, name: str) -> str:
+        """The fingerprint of what trains the adapter."""
+        return self.code(self.train_script(name))
+
     def train_settings(self, name: str) -> dict[str, Any]:
-        recipe = self.config.recipes[name].model_dump(include=set(TRAINING_SETTINGS))
-        return {**recipe, "init_from": self.config.recipes[name].init_from}
+        recipe = self.config.recipes[name]
+        if recipe.method == "consensus":
+            assert recipe.trajectories is not None
+            settings = recipe.model_dump(include=set(CONSENSUS_SETTINGS))
+            settings["examples"] = recipe.trajectories.examples
+        else:
+            settings = recipe.model_dump(include=set(TRAINING_SETTINGS))
+        return {**settings, "init_from": recipe.init_from}
 
     def noted(self, name: str) -> dict[str, Any]:
         """What a finished adapter notes beside its hashes, so that a change can be explained."""
-        if self._noted_code is None:
+        script = self.train_script(name)
+        if script not in self._noted_code:
             trusted = self.config.training.trust_code
-            self._noted_code = {} if trusted else code_parts(self.script("train"))
+            self._noted_code[script] = {} if trusted else code_parts(self.script(script))
         return {
-            "code": self._noted_code,
+            "code": self._noted_code[script],
             "code_trusted": self.config.training.trust_code,
             "selection": self.fitset_settings(name)["recipe"],
             "versions": self.versions(),
@@ -301,7 +329,7 @@ class Specs:
 
     def _report_settings(self) -> dict[str, Any]:
         evaluation = self.config.evaluation
-        parents = {name: self.config.parent(name) for name in self.config.recipes}
+        parents = {name: self.config.parent(name) for name in self.config.trained}
         return {
             "adapters": self.config.evaluated,
             "parents": {name: parent for name, parent in parents.items() if parent is not None},

@@ -48,7 +48,7 @@ def statuses(pipeline: Pipeline) -> list[AdapterStatus]:
     if pipeline.base_is_missing():
         outdated.setdefault(("base", "base"), "the example base must be built first")
     shared = _shared_causes(pipeline, outdated)
-    return [_status(pipeline, name, shared, outdated) for name in pipeline.config.recipes]
+    return [_status(pipeline, name, shared, outdated) for name in pipeline.config.trained]
 
 
 def _status(
@@ -228,7 +228,7 @@ def _settings_causes(pipeline: Pipeline, name: str, published: dict[str, Any]) -
     if noted.get("selection"):
         yield from differences(before, wanted_selection)
     yield from differences(noted.get("versions", {}), wanted["versions"])
-    if published["hashes"]["code"] != pipeline.specs.code("train"):
+    if published["hashes"]["code"] != pipeline.specs.training_code(name):
         parts = noted.get("code", {})
         changed = [
             path

@@ -24,7 +24,7 @@ rule tables:
         requested="results/.work/requests/tables/all",
         above=pipeline.above("tables", "all"),
         evaluations=pipeline.evaluations(),
-        adapters=expand("results/adapters/{adapter}", adapter=pipeline.config.recipes),
+        adapters=expand("results/adapters/{adapter}", adapter=pipeline.config.trained),
         compositions=expand(
             "results/fitsets/{adapter}/composition.json", adapter=pipeline.config.recipes
         ),
@@ -101,7 +101,7 @@ rule report:
         above=pipeline.above("report", "all"),
         tables=expand("results/tables/{table}.parquet", table=TABLES),
         evaluations=pipeline.evaluations(),
-        adapters=expand("results/adapters/{adapter}", adapter=pipeline.config.recipes),
+        adapters=expand("results/adapters/{adapter}", adapter=pipeline.config.trained),
         summaries=expand("results/ingest/{source}/summary.json", source=pipeline.sources),
         base="results/base/base.json",
     output:

@@ -1,4 +1,4 @@
-# One torchrun job per adapter. What it depends on is in its key; everything that is an input here
+# One torchrun job per adapter, by the script of its method. What it depends on is in its key; everything that is an input here
 # is `ancient`, since a file's time says nothing about what is in it.
 
 
@@ -26,13 +26,14 @@ rule train:
             "train", threads, resources.get("gres")
         ),
         data=lambda wildcards, resources: pipeline.training_data(wildcards.key),
-        running=lambda wildcards, resources: pipeline.running_arguments(),
+        running=lambda wildcards, resources: pipeline.running_arguments(wildcards.key),
+        script=lambda wildcards, resources: pipeline.train_script(wildcards.key),
         state="results/.work/training/{key}",
     message:
         "Training adapter {params.adapter}"
     shell:
-        '{params.launch} "$SCRIPTS/train.py" --spec {params.spec} --key {wildcards.key}'
-        " --base {input.base} --fitset {input.fitset} --plan {input.plan} {params.data}"
+        '{params.launch} "$SCRIPTS/{params.script}.py" --spec {params.spec} --key {wildcards.key}'
+        " --base {input.base} --fitset {input.fitset} {params.data}"
         " {params.start} {params.running} --state {params.state} --output {output.folder}"
         " 2>&1 | tee {log}"
 

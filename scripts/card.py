@@ -17,6 +17,7 @@ from adaptermill.errors import UserError, run_command
 from adaptermill.evaluation import predictions
 from adaptermill.evaluation.card import card
 from adaptermill.evaluation.tables import BASE, HeldOut, TableSettings
+from adaptermill.fitsets.composition import learned_families
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -45,14 +46,14 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def own(arguments: argparse.Namespace, name: str) -> list[str]:
-    """The adapter's own families: those of its cross-entropy rows."""
+    """The adapter's own families: those that it learns."""
     # results/adapters/drag -> results/fitsets/drag/composition.json, where it is there
     beside = arguments.adapter.parent.parent / "fitsets" / name / "composition.json"
     path = arguments.composition or beside
     if not path.is_file():
         return []
     composition = json.loads(path.read_text(encoding="utf-8"))
-    return sorted(composition["by_family"].get("ce", {}))
+    return learned_families(composition)
 
 
 if __name__ == "__main__":

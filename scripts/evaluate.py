@@ -16,6 +16,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,16 @@ import torch
 from adaptermill.errors import UserError, run_command
 from adaptermill.evaluation import predictions
 from adaptermill.evaluation.generated import Answerer
+from adaptermill.evaluation.nodes import NodeAdapters
 from adaptermill.evaluation.progress import Progress
 from adaptermill.evaluation.state import CHUNK_ROWS, ChunkFolder
 from adaptermill.evaluation.subject import Epochs, load_subject, subject_key
 from adaptermill.evaluation.teacher_forced import figures, score
 from adaptermill.models.base import BaseRef, load_processor
-from adaptermill.models.encode import Encoder, TemplatePrefixError
+from adaptermill.models.encode import Encoded, Encoder, TemplatePrefixError
 from adaptermill.rows.dataset import Images, Rows, open_sources
 from adaptermill.rows.images import decode
+from adaptermill.rows.schema import Row
 
 FROM_HELDOUT = ("row_id", "task_id", "family", "step", "op", "variant", "side")
 
@@ -49,6 +52,7 @@ class Evaluator:
         rows: Rows,
         images: Images,
         settings: dict[str, Any],
+        nodes: NodeAdapters | None = None,
     ) -> None:
         self.model = model
         self.encoder = encoder
@@ -56,6 +60,7 @@ class Evaluator:
         self.images = images
         self.device = next(model.parameters()).device
         self.epochs = epochs
+        self.nodes = nodes
         self.answerer = None
         if settings["generate"]:
             self.answerer = Answerer(model, encoder, settings["max_new_tokens"])
@@ -77,9 +82,17 @@ class Evaluator:
                 f"row {row.row_id} cannot be encoded for this base ({error}); measure the rows "
                 "again with snakemake results/splits/heldout.parquet"
             ) from None
+        with self.subject_of(row):
+            return self._scored(listed, row, encoded), len(encoded.input_ids)
+
+    def subject_of(self, row: Row) -> AbstractContextManager[None]:
+        """Inside, the model is what answers this row: of adapters per node, the row's own."""
+        return nullcontext() if self.nodes is None else self.nodes.switched(self.model, row)
+
+    def _scored(self, listed: dict[str, Any], row: Row, encoded: Encoded) -> dict[str, Any]:
         scored = score(self.model, encoded, self.device)
         width, height = self.images.size(row.images[-1]) if row.images else (None, None)
-        line = {
+        return {
             **{name: listed[name] for name in FROM_HELDOUT},
             **figures(scored, encoded.action_mask),
             "predicted": self.answerer and self.answerer.answer(encoded, scored, self.device),
@@ -91,7 +104,6 @@ class Evaluator:
             "screen_width": width,
             "screen_height": height,
         }
-        return line, len(encoded.input_ids)
 
 
 def evaluate(arguments: argparse.Namespace) -> None:
@@ -134,7 +146,14 @@ def evaluate(arguments: argparse.Namespace) -> None:
             print("the base is text only: screenshots are left out of the prompts", flush=True)
         model = load_subject(ref, arguments.adapter, device, getattr(torch, dtype))
         epochs = Epochs(model, arguments.adapter if settings["curve"] else None)
-        evaluator = Evaluator(model, epochs, encoder, *open_sources(arguments.data), settings)
+        evaluator = Evaluator(
+            model,
+            epochs,
+            encoder,
+            *open_sources(arguments.data),
+            settings,
+            NodeAdapters.of(arguments.adapter),
+        )
         progress = Progress(len(listed), kept)
         for number, chunk in enumerate(chunks):
             if tables[number] is None:

@@ -10,17 +10,21 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from adaptermill.errors import UserError, run_command
+from adaptermill.fitsets import nodes
 from adaptermill.fitsets.files import write_fitset
 from adaptermill.fitsets.lengths import with_lengths
-from adaptermill.fitsets.plan import make_plan
+from adaptermill.fitsets.plan import Line, make_plan
 from adaptermill.trajectories.composition import message_columns, message_composition
 from adaptermill.trajectories.messages import read_messages, seen_through
-from adaptermill.trajectories.select import select_messages
+from adaptermill.trajectories.seats import adapted_seats
+from adaptermill.trajectories.select import MessageSelection, select_messages
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -43,16 +47,12 @@ def main(argv: list[str] | None = None) -> None:
         rows, messages, measures = seen_through(arguments.view, rows, messages, measures)
     rows = with_lengths(rows, measures, settings["max_tokens"])
     chosen = select_messages(rows, messages, settings)
-    plan = make_plan(
-        chosen.contents("ce"),
-        chosen.contents("anchor"),
-        seed=recipe["seed"],
-        epochs=recipe["epochs"],
-        anchor_ratio=recipe["anchor_ratio"] if recipe["beta"] else 0,
-        batch_rows=recipe["batch_rows"],
-        max_steps=recipe["max_steps"],
-    )
-    if not plan and not len(chosen.of_kind("chosen")):
+    # Consensus training draws its minibatches itself, a node at a time.
+    agreeing = "nodes" in settings
+    plan = [] if agreeing else planned(chosen, recipe)
+    if agreeing:
+        chosen.found["nodes"] = counted_nodes(chosen, settings)
+    elif not plan and not len(chosen.of_kind("chosen")):
         raise UserError(
             f"adapters.{settings['adapter']}: {recipe['epochs']} epochs of "
             f"{len(chosen.of_kind('ce'))} messages are less than one; raise epochs"
@@ -74,6 +74,41 @@ def main(argv: list[str] | None = None) -> None:
         print(f"  too few queries are hard: {filled} that were right both times fill up")
     for reason, count in made["dropped"].items():
         print(f"  {count:>8}  left out: {reason}")
+
+
+def planned(chosen: MessageSelection, recipe: dict[str, Any]) -> list[Line]:
+    """The order of rows; empty for pairs."""
+    return make_plan(
+        chosen.contents("ce"),
+        chosen.contents("anchor"),
+        seed=recipe["seed"],
+        epochs=recipe["epochs"],
+        anchor_ratio=recipe["anchor_ratio"] if recipe["beta"] else 0,
+        batch_rows=recipe["batch_rows"],
+        max_steps=recipe["max_steps"],
+    )
+
+
+def counted_nodes(chosen: MessageSelection, settings: dict[str, Any]) -> dict[str, int]:
+    """Node -> examples that it is fitted on; `UserError` where a node has too few."""
+    making = settings["recipe"]["trajectories"]
+    seats = {
+        seat
+        for own in chosen.systems.values()
+        for seat in adapted_seats(own, making["adapt_roles"], making["seats"])
+    }
+    examples = chosen.kept[chosen.kept["kind"].isin(["ce", "chosen"])]
+    places = zip(examples["seat"], examples["query_id"], strict=True)
+    fitted = Counter(
+        nodes.node_of(int(seat), query, settings["nodes"])
+        for seat, query in places
+        if not nodes.is_held_out(query, settings["nodes"])
+    )
+    names = nodes.expected(settings["nodes"], seats)
+    thin = nodes.why_thin(fitted, names, settings["nodes"])
+    if thin is not None:
+        raise UserError(f"adapters.{settings['adapter']}: {thin}")
+    return {name: fitted[name] for name in names}
 
 
 if __name__ == "__main__":

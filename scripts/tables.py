@@ -38,6 +38,7 @@ from adaptermill.evaluation.tables import (
     evaluation_markdown,
     evaluation_table,
 )
+from adaptermill.fitsets.composition import learned_families
 
 
 def write_table(folder: Path, name: str, made: pa.Table, markdown: str) -> None:
@@ -65,8 +66,8 @@ def read_settings(path: Path | None) -> TableSettings:
 
 
 def families_by_adapter(compositions: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
-    """The families whose rows an adapter learns by cross-entropy."""
-    return {made["adapter"]: sorted(made["by_family"].get("ce", {})) for made in compositions}
+    """The families that each adapter learns."""
+    return {made["adapter"]: learned_families(made) for made in compositions}
 
 
 def read_evaluations(

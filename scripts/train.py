@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import shutil
 import sys
 import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +32,20 @@ from adaptermill.training.card import model_card
 from adaptermill.training.checkpoint import Refusal, StateFolder
 from adaptermill.training.dropout import DropoutKeys
 from adaptermill.training.examples import Examples
+from adaptermill.training.finishing import (
+    EXIT_INTERRUPTED,
+    is_finished,
+    keep_rows,
+    parent_key,
+    reference_identity,
+    telemetry,
+)
 from adaptermill.training.loop import Saving, Shortcuts, Trainer
 from adaptermill.training.processes import Interrupted, Processes, Signals
 from adaptermill.training.recipe import Recipe
 from adaptermill.training.references import References
 from adaptermill.training.states import why_unknown
 from adaptermill.training.tracking import KINDS, Trackers
-
-EXIT_INTERRUPTED = 75  # EX_TEMPFAIL: try again
-RECORDED_PACKAGES = ("torch", "transformers", "peft", "pyarrow", "pillow", "tokenizers")
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
@@ -141,46 +144,11 @@ def train(arguments: argparse.Namespace, processes: Processes, state: StateFolde
     signals.ignore()
     if not processes.is_first:
         return
-    telemetry = {
-        "minutes": round((time.monotonic() - started) / 60, 3),
-        "processes": processes.count,
-        "threads": torch.get_num_threads(),
-        "device": processes.device.type,
-        "dtype": dtype,
-        "versions": {name: version(name) for name in RECORDED_PACKAGES},
-        "python": platform.python_version(),
-        "machine": f"{platform.system()} {platform.machine()}",
-    }
-    record = describe(arguments, spec, recipe, ref, encoder, trainer, telemetry)
+    found = telemetry((time.monotonic() - started) / 60, processes, dtype)
+    record = describe(arguments, spec, recipe, ref, encoder, trainer, found)
     publish(arguments.output, trainer, arguments.fitset, record)
     state.remove()
-    print(f"{spec['name']}: trained in {telemetry['minutes']:.1f} minutes", flush=True)
-
-
-def reference_identity(
-    parent: Path | None, spec: dict[str, Any], ref: BaseRef, dtype: str, device: torch.device
-) -> dict[str, Any]:
-    """All that a row's reference log-probabilities depend on beside the row."""
-    on_gpu = device.type == "cuda"
-    return {
-        "base": ref.identity,
-        "start": None if parent is None else lora.content(parent),
-        "dtype": dtype,
-        # Sums are taken in another order on another GPU, or with another number of threads.
-        "device": torch.cuda.get_device_name(device) if on_gpu else "cpu",
-        "threads": None if on_gpu else torch.get_num_threads(),
-        "code": spec["code"],
-        "versions": spec["settings"].get("versions", {}),
-    }
-
-
-def is_finished(output: Path, key: str) -> bool:
-    """Whether the adapter was written while this process waited for the lock.
-
-    So it is where a trainer outlived its caller; Snakemake deletes outputs before it starts a job.
-    """
-    record = output / "training.json"
-    return record.is_file() and json.loads(record.read_text(encoding="utf-8"))["key"] == key
+    print(f"{spec['name']}: trained in {found['minutes']:.1f} minutes", flush=True)
 
 
 def describe(
@@ -190,7 +158,7 @@ def describe(
     ref: BaseRef,
     encoder: Encoder,
     trainer: Trainer,
-    telemetry: dict[str, Any],
+    found: dict[str, Any],
 ) -> dict[str, Any]:
     """training.json: what the key covers, and apart from it the telemetry."""
     composition = json.loads(
@@ -218,21 +186,8 @@ def describe(
         },
         # What a later change is explained by.
         "noted": {**spec.get("noted", {}), "init_from": parent_key(arguments.parent)},
-        "telemetry": telemetry,
+        "telemetry": found,
     }
-
-
-def parent_key(parent: Path | None) -> str | None:
-    """The key of the adapter that training started from; None where it has none."""
-    if parent is None or not (parent / "training.json").is_file():
-        return None
-    return json.loads((parent / "training.json").read_text(encoding="utf-8"))["key"]
-
-
-def keep_rows(fitset: Path, output: Path) -> None:
-    """Keeps which rows were trained on, by content: later changes can be told row by row."""
-    rows = pq.read_table(fitset, columns=["kind", "family", "content_hash"])
-    pq.write_table(rows, output, compression="zstd")
 
 
 def publish(output: Path, trainer: Trainer, fitset: Path, record: dict[str, Any]) -> None:

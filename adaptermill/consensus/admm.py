@@ -101,11 +101,15 @@ class Admm:
 
     def advance(self) -> dict[str, Any]:
         """One round. Raises NotFinite, and what the solver raises."""
+        return self.finish(self.solve())
+
+    def solve(self) -> dict[int, Solved]:
+        """The x-steps of this process's nodes."""
         solved: dict[int, Solved] = {}
         for node, state in self.nodes.items():
             pull = state.z - state.u if self.coupling.coupled else None
             solved[node] = self.solver.solve(node, self.round, state.x, pull)
-        return self.finish(solved)
+        return solved
 
     def finish(self, solved: Mapping[int, Solved]) -> dict[str, Any]:
         """The z-step and the dual step, and the round's figures."""

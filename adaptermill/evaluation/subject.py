@@ -13,6 +13,7 @@ from peft import PeftModel, get_peft_model_state_dict
 from safetensors import safe_open
 
 from adaptermill.errors import UserError
+from adaptermill.evaluation.nodes import NodeAdapters
 from adaptermill.models.base import BaseRef, load_model
 from adaptermill.provenance import key
 
@@ -21,9 +22,14 @@ WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 
 def subject_key(folder: Path) -> str:
     """The adapter's key as its `training.json` has it; the hash of its files for a foreign one."""
-    for name in (WEIGHTS, CONFIG):
-        if not (folder / name).is_file():
-            raise UserError(f"{folder} is no finished adapter: it has no {name}")
+    if (per_node := NodeAdapters.of(folder)) is not None:
+        folders = per_node.folders.values()
+    else:
+        folders = [folder]
+    for each in folders:
+        for name in (WEIGHTS, CONFIG):
+            if not (each / name).is_file():
+                raise UserError(f"{each} is no finished adapter: it has no {name}")
     try:
         return json.loads((folder / "training.json").read_text(encoding="utf-8"))["key"]
     except FileNotFoundError:
@@ -68,25 +74,34 @@ def load_subject(
 ) -> torch.nn.Module:
     """The model in evaluation mode; `UserError` when the adapter does not fit the base.
 
-    The adapter is loaded as users load it, by `PeftModel.from_pretrained`, and not merged.
+    The adapter is loaded as users load it, by `PeftModel.from_pretrained`, and not merged. Of one
+    that is deployed per node, all nodes' adapters are loaded under their names.
     """
     base = load_model(ref, device, dtype)
     if adapter is None:
         return base
-    try:
-        with warnings.catch_warnings():
-            # Said as an error below, with the tensor's name.
-            warnings.filterwarnings("ignore", message="Found missing adapter keys")
-            model = PeftModel.from_pretrained(base, str(adapter))
-    except (RuntimeError, ValueError) as error:
-        raise UserError(
-            f"the adapter {adapter} does not fit the base {ref.model}: {error}"
-        ) from None
-    with safe_open(adapter / WEIGHTS, framework="pt") as saved:
-        differ = set(saved.keys()) ^ set(get_peft_model_state_dict(model))
-    if differ:
-        raise UserError(
-            f"the adapter {adapter} does not fit the base {ref.model}: {len(differ)} tensors are "
-            f"in one and not in the other, for instance {min(differ)}"
-        )
+    per_node = NodeAdapters.of(adapter)
+    folders = {"default": adapter} if per_node is None else per_node.folders
+    model: PeftModel | None = None
+    for name, folder in folders.items():
+        try:
+            with warnings.catch_warnings():
+                # Said as an error below, with the tensor's name.
+                warnings.filterwarnings("ignore", message="Found missing adapter keys")
+                if model is None:
+                    model = PeftModel.from_pretrained(base, str(folder), adapter_name=name)
+                else:
+                    model.load_adapter(str(folder), adapter_name=name)
+        except (RuntimeError, ValueError) as error:
+            raise UserError(
+                f"the adapter {folder} does not fit the base {ref.model}: {error}"
+            ) from None
+        with safe_open(folder / WEIGHTS, framework="pt") as saved:
+            differ = set(saved.keys()) ^ set(get_peft_model_state_dict(model, adapter_name=name))
+        if differ:
+            raise UserError(
+                f"the adapter {folder} does not fit the base {ref.model}: {len(differ)} tensors "
+                f"are in one and not in the other, for instance {min(differ)}"
+            )
+    assert model is not None
     return model.eval()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -111,6 +111,12 @@ def composition(
             "mean_reward": round(float(fitset["reward"].astype(float).mean()), 6),
         }
     return composed
+
+
+def learned_families(made: Mapping[str, Any]) -> list[str]:
+    """The families whose rows are learned: by cross-entropy, or as the better of a pair."""
+    by_kind = made["by_family"]
+    return sorted({family for kind in ("ce", "chosen") for family in by_kind.get(kind, {})})
 
 
 def _kind_of_rows(fitset: pd.DataFrame) -> pd.Series:

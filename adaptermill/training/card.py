@@ -20,11 +20,8 @@ def serving_command(record: dict[str, Any]) -> str:
     )
 
 
-def model_card(record: dict[str, Any]) -> str:
-    """The card of the adapter that `record` (training.json) describes."""
-    recipe, base = record["recipe"], record["base"]
-    rows = ", ".join(f"{count} {kind}" for kind, count in record["rows"].items())
-    start = "" if recipe["init_from"] is None else f" Branched from `{recipe['init_from']}`."
+def general_notes(record: dict[str, Any]) -> list[str]:
+    """What a user of the adapter must know, whatever it was trained by."""
     notes = []
     if record["images_dropped"]:
         notes.append(
@@ -42,6 +39,15 @@ def model_card(record: dict[str, Any]) -> str:
         "text. A server that tokenises such text whole will read a control token; send it token "
         "ids made by `adaptermill.models.encode`, or keep such text out of prompts."
     )
+    return notes
+
+
+def model_card(record: dict[str, Any]) -> str:
+    """The card of the adapter that `record` (training.json) describes."""
+    recipe, base = record["recipe"], record["base"]
+    rows = ", ".join(f"{count} {kind}" for kind, count in record["rows"].items())
+    start = "" if recipe["init_from"] is None else f" Branched from `{recipe['init_from']}`."
+    notes = general_notes(record)
     listed = "\n".join(f"- {note}" for note in notes)
     return f"""---
 base_model: {base["model"]}

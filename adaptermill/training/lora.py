@@ -76,9 +76,18 @@ def server_safe_names(model: nn.Module, trained: Sequence[str]) -> list[str]:
     return sorted(chosen)
 
 
-def attach(model: nn.Module, recipe: Recipe, ref: BaseRef, keys: DropoutKeys) -> PeftModel:
-    """Puts a new adapter on the frozen base: A drawn from the seed, B zero, keyed dropout."""
-    names = language_modules(model, recipe.lora_targets)
+def attach(
+    model: nn.Module,
+    recipe: Recipe,
+    ref: BaseRef,
+    keys: DropoutKeys,
+    names: list[str] | None = None,
+) -> PeftModel:
+    """Puts a new adapter on the frozen base: A drawn from the seed, B zero, keyed dropout.
+
+    `names` are the modules that get one, in model order; None takes all that the recipe means.
+    """
+    names = language_modules(model, recipe.lora_targets) if names is None else names
     config = LoraConfig(
         r=recipe.rank,
         # PEFT and servers take a whole number; other values stay as they are.

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from types import FrameType
 
 import torch
@@ -19,9 +20,12 @@ class Interrupted(Exception):
 
 
 class Processes:
-    """This process among those that torchrun started (or alone)."""
+    """This process among those that torchrun started (or alone).
 
-    def __init__(self, device: str = "auto") -> None:
+    `patience` is how long one waits for the others; None is what torch.distributed has.
+    """
+
+    def __init__(self, device: str = "auto", patience: timedelta | None = None) -> None:
         self.rank = int(os.environ.get("RANK", 0))
         self.count = int(os.environ.get("WORLD_SIZE", 1))
         if device == "auto":
@@ -31,7 +35,8 @@ class Processes:
             device = f"cuda:{torch.cuda.current_device()}"
         self.device = torch.device(device)
         if self.count > 1:
-            dist.init_process_group("nccl" if self.device.type == "cuda" else "gloo")
+            kind = "nccl" if self.device.type == "cuda" else "gloo"
+            dist.init_process_group(kind, timeout=patience)
         if "TORCHELASTIC_RUN_ID" in os.environ:
             end_with_parent()  # lest a trainer outlive torchrun unseen
 
