@@ -45,17 +45,29 @@ def is_text(encoded: Encoded) -> bool:
     return encoded.image_tokens == 0 and "pixel_values" not in encoded.model_inputs
 
 
+def precise_logps(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """[T]: log p of each target token from logits [T, V]; on a CPU in float64.
+
+    DPO's gradient is a small difference of two large ones: in float32 the softmax over a large
+    vocabulary alone costs it a digit. On a GPU, where the model itself is coarser, float32 does.
+    """
+    precise = torch.float64 if logits.device.type == "cpu" else torch.float32
+    return token_logps(logits.to(precise), targets)
+
+
 def logps_one_by_one(
     model: torch.nn.Module, rows: Sequence[Encoded], device: torch.device
 ) -> list[torch.Tensor]:
-    """float32 [T] for each row, each run by itself: the plain form."""
-    return [token_logps(target_logits(model, row, device), row.targets.to(device)) for row in rows]
+    """float [T] for each row, each run by itself: the plain form."""
+    return [
+        precise_logps(target_logits(model, row, device), row.targets.to(device)) for row in rows
+    ]
 
 
 def logps_together(
     model: torch.nn.Module, rows: Sequence[Encoded], device: torch.device
 ) -> list[torch.Tensor]:
-    """float32 [T] for each row of text, all in one forward, padded behind their ends.
+    """float [T] for each row of text, all in one forward, padded behind their ends.
 
     Every layer looks back only, so what stands behind a row's end changes nothing in it.
     """
@@ -79,5 +91,5 @@ def logps_together(
     for place, row in enumerate(rows):
         # A token is predicted at the position before it.
         own = logits[place, row.prompt_length - 1 - first : len(row.input_ids) - 1 - first]
-        found.append(token_logps(own.float(), row.targets.to(device)))
+        found.append(precise_logps(own, row.targets.to(device)))
     return found

@@ -122,7 +122,7 @@ class Fitting:
         return all(is_text(self.answers.encoded(a)) for each in part for a in each.answers)
 
     def _logps(self, part: Sequence[Example], step: int) -> dict[str, torch.Tensor]:
-        """float32 [T] by content: log p of each answer's tokens; of equal answers one is run."""
+        """float [T] by content: log p of each answer's tokens; of equal answers one is run."""
         answers = {answer.content: answer for example in part for answer in example.answers}
         rows = {content: self.answers.encoded(answer) for content, answer in answers.items()}
         if self.recipe.dropout == 0 and self._can_be_padded(part):
@@ -160,7 +160,7 @@ class Fitting:
         self.basis.keys.set(None)
         row = self.answers.encoded(answer)
         with self._reference_model() as model:
-            return logps_one_by_one(model, [row], self.device)[0]
+            return logps_one_by_one(model, [row], self.device)[0].float()
 
     @contextmanager
     def _reference_model(self) -> Iterator[torch.nn.Module]:

@@ -33,7 +33,7 @@ def example_loss(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """An example's objective, its parts without the penalty, and the penalty.
 
-    All are log p of target tokens, float32 [T]. The penalty is on the chosen answer's tokens. A
+    All are log p of target tokens, float [T]. The penalty is on the chosen answer's tokens. A
     reference is needed for pairs, and where `beta_kl` is not 0.
     """
     if rejected is None:

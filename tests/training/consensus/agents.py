@@ -15,8 +15,8 @@ import torch
 from safetensors.torch import load_file
 
 from adaptermill.config import load
-from adaptermill.example.arithmetic import draw_rollouts
 from adaptermill.example.architecture import Sizes
+from adaptermill.example.arithmetic import draw_rollouts
 from adaptermill.message_stages import MessageStages
 from adaptermill.models.base import BaseRef, load_model, load_processor
 from adaptermill.models.encode import Encoder
@@ -30,8 +30,8 @@ from adaptermill.training.consensus.loop import ConsensusTrainer
 from adaptermill.training.consensus.recipe import ConsensusRecipe
 from adaptermill.training.processes import Processes
 from scripts import message_fitset, train_consensus
-from tests.trajectories.building import Project
 from tests.training.world import REPOSITORY, Result, ended
+from tests.trajectories.building import Project
 
 TINY = Sizes(
     hidden=32,
@@ -44,7 +44,14 @@ TINY = Sizes(
     vocabulary=400,
 )
 # Small, so that a run takes a moment.
-SMALL = {"rank": 2, "alpha": 4, "rounds": 2, "local_steps": 2, "batch_examples": 2, "grad_clip": 1.0}
+SMALL = {
+    "rank": 2,
+    "alpha": 4,
+    "rounds": 2,
+    "local_steps": 2,
+    "batch_examples": 2,
+    "grad_clip": 1.0,
+}
 
 
 def settings(**recipe: Any) -> tuple[dict[str, Any], dict[str, Any]]:
