@@ -87,6 +87,11 @@ include: "rules/report.smk"
 include: "rules/export.smk"
 
 
+if pipeline.consensus.adapters:
+
+    include: "rules/consensus.smk"
+
+
 onerror:
     said = failures.read(log)
     left_over.cancel(said)

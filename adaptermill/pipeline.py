@@ -82,6 +82,7 @@ class Pipeline:
         self.specs = Specs(self.config, self.repository)
         self.sources = self.specs.sources
         self.messages = self.specs.messages
+        self.consensus = self.specs.consensus
         self.judges = JudgeStages(self.config)
         self._adapter_of_key: dict[str, str] = {}
         self._prepare_environment()
@@ -143,8 +144,11 @@ class Pipeline:
         if stage in ("tables", "card"):
             names = self.config.evaluated if stage == "tables" else [subject]
             return [self.published_mark(name) for name in ["base", *names]]
+        if stage == "arms":
+            return [self.published_mark(name) for name in ["base", *self.consensus.adapters]]
         if stage == "report":
-            return [self.record("tables", "all")]
+            arms = ["arms"] if self.consensus.adapters else []
+            return [self.record(stage, "all") for stage in ("tables", *arms)]
         return []
 
     def _above_messages(self, name: str) -> list[str]:
@@ -215,6 +219,7 @@ class Pipeline:
             "judge": self.judges.used,
             "fitset": self.config.recipes,
             "tables": ["all"],
+            "arms": ["all"] if self.consensus.adapters else [],
             "report": ["all"],
             "card": self.config.evaluated,
         }

@@ -20,6 +20,7 @@ from adaptermill import judge_specs
 from adaptermill.atomic import write_if_changed
 from adaptermill.config import Config
 from adaptermill.consensus_settings import ConsensusSettings
+from adaptermill.consensus_stages import ConsensusStages
 from adaptermill.errors import UserError
 from adaptermill.message_stages import MessageStages
 from adaptermill.provenance import code_fingerprint, code_parts, key
@@ -74,6 +75,7 @@ class Specs:
         self.repository = repository
         self.sources = {source.name: source for source in config.sources}
         self.messages = MessageStages(config)
+        self.consensus = ConsensusStages(config)
         self._fingerprints: dict[str, str] = {}
         self._noted_code: dict[str, dict[str, str]] = {}
 
@@ -198,6 +200,8 @@ class Specs:
         if len(config.split.heldout_sides) > 1:
             tables["sides"] = config.split.heldout_sides
         add("tables", "all", "tables", tables)
+        if self.consensus.adapters:
+            add("arms", "all", "arms", tables)
         add("report", "all", "report", self._report_settings())
         return specs
 
@@ -338,6 +342,7 @@ class Specs:
             "gallery_rows": GALLERY_ROWS,
             "sides": self.config.split.heldout_sides,
             "templates": templates_digest(),
+            **({"consensus": self.consensus.adapters} if self.consensus.adapters else {}),
         }
 
     def raw_paths(self, name: str) -> list[str]:

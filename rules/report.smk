@@ -16,6 +16,7 @@ TABLES = [
 if "test" in pipeline.config.split.heldout_sides:
     TABLES += ["evaluation_test", "comparison_test", "summary_test"]
 FIGURES = ["heatmap", "differences", "training", "curve", "fitsets", "splits"]
+FIGURES += ["consensus"] if pipeline.consensus.adapters else []
 
 
 rule tables:
@@ -99,7 +100,10 @@ rule report:
         spec="results/.work/specs/report/all.json",
         requested="results/.work/requests/report/all",
         above=pipeline.above("report", "all"),
-        tables=expand("results/tables/{table}.parquet", table=TABLES),
+        tables=expand(
+            "results/tables/{table}.parquet",
+            table=[*TABLES, *(["arms"] if pipeline.consensus.adapters else [])],
+        ),
         evaluations=pipeline.evaluations(),
         adapters=expand("results/adapters/{adapter}", adapter=pipeline.config.trained),
         summaries=expand("results/ingest/{source}/summary.json", source=pipeline.sources),

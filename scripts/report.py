@@ -22,6 +22,7 @@ from adaptermill.errors import UserError, run_command
 from adaptermill.evaluation.markdown import count
 from adaptermill.evaluation.own import OWN, SEPARATOR
 from adaptermill.report import context, costs, figures
+from adaptermill.report.consensus import consensus
 from adaptermill.report.findings import about_adapters, headline
 from adaptermill.report.flow import flow
 from adaptermill.report.gallery import gallery
@@ -32,12 +33,10 @@ TABLES = (
     *("evaluation", "comparison", "summary", "replicates", "epochs"),
     *("fitsets", "training", "splits", "quarantine"),
 )
-# Drawn for the page and, each by itself, for Snakemake's own report.
-FIGURES = ("heatmap", "differences", "training", "curve", "fitsets", "splits")
 
 
-def read_tables(folder: Path, sides: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
-    names = TABLES + (("summary_test", "comparison_test") if "test" in sides else ())
+def read_tables(folder: Path, more: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+    names = (*TABLES, *more)
     try:
         return {name: pq.read_table(folder / f"{name}.parquet").to_pylist() for name in names}
     except FileNotFoundError as error:
@@ -60,18 +59,25 @@ def own_families(summary: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
 
 def make(arguments: argparse.Namespace) -> None:
     settings = json.loads(arguments.spec.read_text(encoding="utf-8"))["settings"]
-    tables = read_tables(arguments.tables, settings["sides"])
+    agreeing = settings.get("consensus", [])
+    more = ["summary_test", "comparison_test"] if "test" in settings["sides"] else []
+    tables = read_tables(arguments.tables, [*more, *(["arms"] if agreeing else [])])
     base = json.loads(arguments.base.read_text(encoding="utf-8"))
     records = {path.name: context.read_record(path) for path in arguments.adapters}
     own = own_families(tables["summary"])
+    # For the page and, each by itself, for Snakemake's own report.
     drawn = {
         "heatmap": figures.heatmap(tables["comparison"], own),
         "differences": figures.differences(tables["comparison"], own),
-        "training": figures.training({path.name: read_log(path) for path in arguments.adapters}),
+        "training": figures.training(
+            {p.name: read_log(p) for p in arguments.adapters if p.name not in agreeing}
+        ),
         "curve": figures.curve(tables["epochs"]),
         "fitsets": figures.fitsets(tables["fitsets"]),
         "splits": figures.splits(tables["splits"]),
     }
+    if agreeing:
+        drawn["consensus"] = consensus({name: records[name]["rounds"] for name in agreeing})
     shown = gallery(
         arguments.evaluations,
         arguments.data,
@@ -100,6 +106,7 @@ def make(arguments: argparse.Namespace) -> None:
         "metrics": heats(tables["evaluation"], tables["comparison"], own),
         "replicates": context.replicates(tables["replicates"]),
         "training": context.training(tables["training"]),
+        "arms": context.arms(tables["arms"]) if agreeing else None,
         "dropped": context.dropped(tables["fitsets"]),
         "leaks": [line for line in tables["splits"] if line["part"] == "leaks"],
         "sources": context.sources(tables["quarantine"]),
@@ -111,7 +118,7 @@ def make(arguments: argparse.Namespace) -> None:
         "gallery_adapters": [path.stem for path in arguments.evaluations],
     }
     inline = {**drawn, "flow": flow(context.flow_counts(tables, base, records))}
-    for name in FIGURES:
+    for name in drawn:
         write_text(arguments.figures / f"{name}.svg", standalone(drawn[name]))
     write_text(arguments.output, render(values, inline, shown))
     size = arguments.output.stat().st_size / 1e6

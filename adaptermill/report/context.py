@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from adaptermill.errors import UserError
-from adaptermill.evaluation.markdown import count, number
+from adaptermill.evaluation.markdown import count, number, with_interval
 from adaptermill.evaluation.replicates import mean_and_spread
 from adaptermill.evaluation.tables import ALL, BASE
 
@@ -83,6 +83,37 @@ def training(table: Lines) -> dict[str, Any] | None:
     return {
         "header": ["adapter", *shown.values()],
         "rows": [[x["adapter"], *(_plain(x[name]) for name in shown)] for x in table],
+    }
+
+
+def arms(table: Lines) -> dict[str, Any]:
+    """The arms of consensus training: a line each, the base's first, and what to be warned of."""
+
+    def interval(line: Mapping[str, Any], *names: str, sign: bool = False) -> str:
+        return with_interval(*(line[name] for name in names), False, sign)
+
+    differences = ("difference", "difference_low", "difference_high")
+    return {
+        "header": [
+            *("adapter", "arm", "held-out NLL", "to the base", "right"),
+            *("primal residual", "disagreement", "MB per node"),
+        ],
+        "rows": [
+            [
+                line["adapter"],
+                line["arm"] or "–",
+                interval(line, "nll", "low", "high"),
+                interval(line, *differences, sign=True).replace("-", "−"),
+                "–" if line["right"] is None else f"{line['right']:.0%}",
+                number(line["primal_residual"]),
+                number(line["disagreement"]),
+                "–" if line["bytes_per_node"] is None else number(line["bytes_per_node"] / 1e6),
+            ]
+            for line in table
+        ],
+        "growing": [
+            (line["adapter"], line["growing"]) for line in table if line["growing"] is not None
+        ],
     }
 
 

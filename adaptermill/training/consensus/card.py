@@ -7,24 +7,13 @@ from typing import Any
 from adaptermill.evaluation.markdown import table
 from adaptermill.fitsets.nodes import PER_NODE
 from adaptermill.training.card import general_notes, serving_command
+from adaptermill.training.consensus.naming import arm
 
 _OBJECTIVES = {
     "dpo": "preference pairs (DPO, beta {beta_dpo:g})",
     "rsft": "messages of rollouts that were right (NLL)",
     "sft": "messages (NLL)",
 }
-
-
-def arm(recipe: dict[str, Any]) -> str:
-    """The arm in a few words."""
-    if recipe["pooled"]:
-        return "pooled (all examples on one node)"
-    if recipe["local_only"]:
-        return "local only (no coupling)"
-    named = recipe["consensus"]
-    if named == "gossip":
-        named = f"gossip on a {recipe['topology']}, {recipe['gossip_steps']} step(s)"
-    return named if recipe["dual"] else f"{named}, no dual"
 
 
 def consensus_card(record: dict[str, Any]) -> str:
