@@ -40,10 +40,11 @@ from adaptermill.training.finishing import (
     reference_identity,
     telemetry,
 )
-from adaptermill.training.loop import Saving, Shortcuts, Trainer
+from adaptermill.training.loop import Shortcuts, Trainer
 from adaptermill.training.processes import Interrupted, Processes, Signals
 from adaptermill.training.recipe import Recipe
 from adaptermill.training.references import References
+from adaptermill.training.saving import Saving
 from adaptermill.training.states import why_unknown
 from adaptermill.training.tracking import KINDS, Trackers
 

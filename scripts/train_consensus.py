@@ -46,9 +46,9 @@ from adaptermill.training.finishing import (
     reference_identity,
     telemetry,
 )
-from adaptermill.training.loop import Saving
 from adaptermill.training.processes import Interrupted, Processes, Signals
 from adaptermill.training.references import References
+from adaptermill.training.saving import Saving
 from adaptermill.training.tracking import KINDS, Trackers
 
 # How long a process waits for the x-steps of the others.

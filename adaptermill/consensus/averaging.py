@@ -13,16 +13,26 @@ Vectors = Mapping[int, torch.Tensor]
 
 
 def coordinator(values: Vectors, communicator: Communicator, like: torch.Tensor) -> Vectors:
-    """The mean on every node: node 0 gathers all vectors, averages them, and sends the mean."""
+    """The mean on every node: node 0 gathers all vectors, averages them, and sends the mean.
+
+    It adds in the order in which `ring` does, so the two give the same bits: training would blow
+    up any difference in rounding (Adam's first step is the gradient's sign, however small it is).
+    """
     others = range(1, communicator.nodes)
     inward: dict[Edge, int] = {(node, 0): like.numel() for node in others}
     gathered = communicator.exchange(inward, _from(values, inward), like)
     found: dict[int, torch.Tensor] = {}
     if 0 in values:
-        total = values[0]
-        for node in others:
-            total = total + gathered[node, 0]
-        found[0] = total / communicator.nodes
+        whole = {0: values[0], **{node: gathered[node, 0] for node in others}}
+        nodes = communicator.nodes
+        chunks = [torch.tensor_split(whole[node], nodes) for node in range(nodes)]
+        sums = []
+        for first in range(nodes):  # chunk k starts at node k and goes around
+            total = chunks[first][first]
+            for step in range(1, nodes):
+                total = chunks[(first + step) % nodes][first] + total
+            sums.append(total)
+        found[0] = torch.cat(sums) / nodes
     outward: dict[Edge, int] = {(0, node): like.numel() for node in others}
     sent = communicator.exchange(outward, _from(found, outward), like)
     return {**found, **{node: mean for (_, node), mean in sent.items()}}

@@ -32,13 +32,13 @@ from adaptermill.training.progress import Progress
 from adaptermill.training.recipe import Recipe
 from adaptermill.training.recomputation import Recomputation
 from adaptermill.training.references import References
+from adaptermill.training.saving import LEAST_CHANGE, Saving
 from adaptermill.training.schedule import multiplier
 from adaptermill.training.states import why_unknown
 from adaptermill.training.tracking import Trackers
 from adaptermill.training.vision import Screenshots
 
 CLIP_NORM = 1.0
-LEAST_CHANGE = 1e-6
 # What is summed over the processes beside the gradients, in this order.
 SUMS = (
     "ce",
@@ -50,15 +50,6 @@ SUMS = (
     "not_finite",
     "interrupted",
 )
-
-
-@dataclass
-class Saving:
-    """When checkpoints are written; nothing here changes a result."""
-
-    every_rows: int = 5000
-    every_minutes: float = 10.0
-    keep_curve: bool = False
 
 
 @dataclass

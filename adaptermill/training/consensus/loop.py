@@ -17,8 +17,8 @@ from adaptermill.consensus.local import AdamSteps, Partial
 from adaptermill.training.checkpoint import Refusal, StateFolder
 from adaptermill.training.consensus.fitting import FIGURES, Fitting
 from adaptermill.training.consensus.state import RoundsFolder
-from adaptermill.training.loop import LEAST_CHANGE, Saving
 from adaptermill.training.processes import Interrupted, Processes, Signals
+from adaptermill.training.saving import LEAST_CHANGE, Saving
 from adaptermill.training.tracking import Trackers
 
 # What the log says of a round beside its figures; none of it is the same in another run.
