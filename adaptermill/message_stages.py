@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adaptermill.config import Config
-from adaptermill.fitsets.nodes import SETTINGS as NODE_SETTINGS
+from adaptermill.rows.nodes import SETTINGS as NODE_SETTINGS
 
 # What only rows of browser agents have; the configuration refuses it beside `trajectories`.
 NOT_FOR_MESSAGES = {"families", "anchor_families", "exclude_variants", "drop_done", "dedup"}

@@ -8,17 +8,13 @@ near-duplicates, groups can merge. moves.py lists what moved.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
+from adaptermill.rows.placing import u
+
 SIDES = ("train", "validation", "test", "mixed")
-
-
-def u(text: str) -> float:
-    """A number in [0, 1] that is fixed by the text: the first 32 bits of its MD5, scaled."""
-    return int(hashlib.md5(text.encode("utf-8")).hexdigest()[:8], 16) / 0xFFFFFFFF
 
 
 def side_of_group(group: str, validation_fraction: float, test_fraction: float = 0.0) -> str:

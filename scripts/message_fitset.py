@@ -17,10 +17,10 @@ from typing import Any
 import pandas as pd
 
 from adaptermill.errors import UserError, run_command
-from adaptermill.fitsets import nodes
 from adaptermill.fitsets.files import write_fitset
 from adaptermill.fitsets.lengths import with_lengths
 from adaptermill.fitsets.plan import Line, make_plan
+from adaptermill.rows import nodes
 from adaptermill.trajectories.composition import message_columns, message_composition
 from adaptermill.trajectories.messages import read_messages, seen_through
 from adaptermill.trajectories.seats import adapted_seats

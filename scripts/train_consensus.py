@@ -26,10 +26,10 @@ import torch
 from adaptermill.atomic import replacing_folder, write_json, write_text
 from adaptermill.consensus import telemetry as rounds
 from adaptermill.errors import EXIT_USER_ERROR, UserError
-from adaptermill.fitsets.nodes import PER_NODE
 from adaptermill.models.base import BaseRef, load_model, load_processor
 from adaptermill.models.encode import Encoder
 from adaptermill.provenance import key
+from adaptermill.rows.nodes import PER_NODE
 from adaptermill.training.checkpoint import Refusal, StateFolder
 from adaptermill.training.consensus.answers import Answers
 from adaptermill.training.consensus.basis import Basis

@@ -13,7 +13,7 @@ from typing import Any
 
 from peft import PeftModel
 
-from adaptermill.fitsets.nodes import PER_NODE, node_of
+from adaptermill.rows.nodes import PER_NODE, node_of
 from adaptermill.rows.schema import Row
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from adaptermill.evaluation.markdown import table
-from adaptermill.fitsets.nodes import PER_NODE
+from adaptermill.rows.nodes import PER_NODE
 from adaptermill.training.card import general_notes, serving_command
 from adaptermill.training.consensus.naming import arm
 

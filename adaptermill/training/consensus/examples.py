@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from adaptermill.fitsets import nodes as places
 from adaptermill.fitsets.plan import rank
+from adaptermill.rows import nodes as places
 from adaptermill.training.checkpoint import Refusal
 
 _COLUMNS = ["row_id", "family", "kind", "seat", "query_id", "pair_id", "reward", "content_hash"]

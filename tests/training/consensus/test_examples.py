@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from adaptermill.errors import UserError
-from adaptermill.fitsets import nodes as places
+from adaptermill.rows import nodes as places
 from adaptermill.training.checkpoint import Refusal
 from adaptermill.training.consensus.examples import (
     Answer,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from adaptermill.splits import u
+from adaptermill.rows.placing import u
 
 # Fewer examples than this on a part of the queries are an error.
 FEWEST_OF_PART = 16
