@@ -154,3 +154,89 @@ def test_settings_of_messages_are_inherited_key_by_key_and_swept_as_a_whole():
     assert (made.tau, made.dedup.cap, made.dedup.key, made.max_pairs) == (0.5, 7, "target", 2)
     assert config.recipes["s_trajectories_examples_rsft"].trajectories.examples == "rsft"
     assert config.shown_families() == []
+
+
+AGREEING = {
+    **SMALL,
+    "sources": [{"name": "mas", "format": "trajectories", "path": "raw"}],
+}
+
+
+def test_consensus_has_defaults_of_its_own_and_takes_what_is_said():
+    config = load(
+        {
+            **AGREEING,
+            "recipe": {"alpha": 32, "dropout": 0.05, "learning_rate": 1e-4, "rank": 8, "beta": 0.2},
+            "adapters": {
+                "ring": {"method": "consensus"},
+                "said": {"method": "consensus", "alpha": 8, "trajectories": {"examples": "sft"}},
+                "anchored": {"beta": 0, "trajectories": {}},
+            },
+            "sweeps": {"tau": {"from": "ring", "grid": {"gossip_steps": [1, 3]}}},
+        }
+    )
+    ring = config.recipes["ring"]
+    assert (ring.alpha, ring.dropout, ring.learning_rate, ring.rank) == (16, 0, 1e-3, 8)
+    assert (ring.rounds, ring.local_steps, ring.rho, ring.grad_clip) == (20, 16, 0.03, 0.01)
+    assert ring.trajectories.examples == "dpo" and ring.consensus == "ring"
+    said = config.recipes["said"]
+    assert said.alpha == 8 and said.trajectories.examples == "sft"
+    assert config.recipes["anchored"].trajectories.examples == "sft"
+    assert config.recipes["anchored"].alpha == 32
+    assert config.recipes["tau_gossip_steps_3"].gossip_steps == 3
+
+
+def test_a_recipe_of_consensus_is_handed_on_whole():
+    recipe = {"method": "consensus", "alpha": 4, "rounds": 3, "trajectories": {"examples": "rsft"}}
+    config = load({**AGREEING, "recipe": recipe, "adapters": {"a": {}, "b": {"pooled": True}}})
+    for name in ("a", "b"):
+        found = config.recipes[name]
+        assert (found.alpha, found.rounds, found.trajectories.examples) == (4, 3, "rsft")
+
+
+@pytest.mark.parametrize(
+    ("adapters", "expected"),
+    [
+        ({"a": {"method": "consensus", "epochs": 2}}, "a.epochs: is for method: anchored"),
+        ({"a": {"trajectories": {}, "rho": 1.0}}, "a.rho: is for method: consensus"),
+        ({"a": {"method": "consensus", "rho": 0}}, "a.rho"),
+        ({"a": {"method": "consensus", "topology": "star"}}, "a.topology"),
+        (
+            {"a": {"method": "consensus", "trajectories": None}},
+            "method: consensus fits messages; give a section",
+        ),
+        (
+            {
+                "a": {"method": "consensus", "local_only": True},
+                "b": {"method": "consensus", "init_from": "a"},
+            },
+            "'a' ends in an adapter for each node",
+        ),
+        (
+            {
+                "a": {"method": "consensus", "dry_run": True},
+                "b": {"method": "consensus", "init_from": "a"},
+            },
+            "'a' is a dry run, which makes no adapter",
+        ),
+        (
+            {
+                "a": {"method": "consensus"},
+                "b": {"method": "consensus", "init_from": "a", "layers_last": 2},
+            },
+            "layers_last is 2 here and None in 'a'",
+        ),
+    ],
+)
+def test_what_consensus_cannot_be_is_refused_with_its_place(adapters, expected):
+    with pytest.raises(UserError) as refused:
+        load({**AGREEING, "adapters": adapters})
+    assert expected in str(refused.value)
+
+
+def test_dry_runs_are_not_evaluated():
+    adapters = {"a": {"method": "consensus", "dry_run": True}, "b": {"method": "consensus"}}
+    config = load({**AGREEING, "adapters": adapters})
+    assert config.trained == config.evaluated == ["b"]
+    with pytest.raises(UserError, match="'a' is a dry run, which is not trained"):
+        load({**AGREEING, "adapters": adapters, "evaluation": {"adapters": ["a"]}})
