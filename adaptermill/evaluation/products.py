@@ -49,7 +49,7 @@ TRAINING_SCHEMA = pa.schema(
     [
         *[(name, pa.string()) for name in ("adapter", "method", "base", "revision")],
         *RECIPE.items(),
-        *[(name, pa.int64()) for name in ("ce_rows", "anchor_rows", "steps")],
+        *[(name, pa.int64()) for name in ("ce_rows", "anchor_rows", "pairs", "steps")],
         *[(name, pa.float64()) for name in ("minutes", "heldout_ce", "heldout_ce_base")],
         *[(name, pa.string()) for name in ("device", "dtype", "adapter_key")],
     ]
@@ -147,6 +147,7 @@ def training_table(
                 **{setting: record["recipe"].get(setting) for setting in RECIPE},
                 "ce_rows": record["rows"].get("ce", 0),
                 "anchor_rows": record["rows"].get("anchor", 0),
+                "pairs": record["rows"].get("pairs", 0),
                 "steps": record["steps"],
                 "minutes": telemetry["minutes"],
                 "heldout_ce": _heldout_ce(held_out, name, own_families.get(name)),
@@ -170,6 +171,7 @@ def _heldout_ce(
 def training_markdown(training: pa.Table) -> str:
     lines = training.to_pylist()
     settings = [name for name in RECIPE if any(line[name] is not None for line in lines)]
+    counted = [n for n in ("ce_rows", "anchor_rows", "pairs") if n != "pairs" or _any(lines, n)]
     return "\n".join(
         [
             "# Training\n",
@@ -177,12 +179,12 @@ def training_markdown(training: pa.Table) -> str:
             "adapter's own families, beside the base's.\n",
             table(
                 [
-                    *("adapter", "ce rows", "anchor rows", "steps", "minutes"),
+                    *("adapter", *(n.replace("_", " ") for n in counted), "steps", "minutes"),
                     *("held-out CE", "base's", "device"),
                 ],
                 [
                     [
-                        *(line[name] for name in ("adapter", "ce_rows", "anchor_rows", "steps")),
+                        *(line[name] for name in ("adapter", *counted, "steps")),
                         number(line["minutes"]),
                         number(line["heldout_ce"]),
                         number(line["heldout_ce_base"]),
@@ -204,6 +206,10 @@ def training_markdown(training: pa.Table) -> str:
             ),
         ]
     )
+
+
+def _any(lines: Sequence[Mapping[str, Any]], name: str) -> bool:
+    return any(line[name] for line in lines)
 
 
 def _plain(value: Any) -> Any:
