@@ -221,12 +221,17 @@ class ConsensusTrainer:
             self.folder.forget()
 
     def _logged(self) -> list[dict[str, Any]]:
-        """What was told of the finished rounds."""
+        """What was told of the finished rounds, as far as it can be read."""
         if not self.state.log_path.is_file():
             return []
-        text = self.state.log_path.read_text(encoding="utf-8")
-        lines = [json.loads(line) for line in text.splitlines()]
-        return [{k: v for k, v in line.items() if k not in PASSING} for line in lines]
+        found: list[dict[str, Any]] = []
+        for text in self.state.log_path.read_text(encoding="utf-8").splitlines():
+            try:
+                line = json.loads(text)
+            except json.JSONDecodeError:  # cut short when its writer was killed
+                break
+            found.append({name: value for name, value in line.items() if name not in PASSING})
+        return found
 
     def _write_references(self) -> None:
         if self.fitting.references is not None:

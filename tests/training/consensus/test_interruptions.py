@@ -83,6 +83,8 @@ def test_a_signal_keeps_the_last_local_step(agents, tmp_path):
 def test_a_damaged_round_is_passed_over(agents, tmp_path, whole, capsys):
     finished(agents, tmp_path)
     (tmp_path / "state" / "round_3" / "node_2.pt").write_bytes(b"half a checkpo")
+    log = tmp_path / "state" / "train_log.jsonl"
+    log.write_text(log.read_text()[:-20])
     again = agents.trainer(tmp_path, **SETTINGS)
     again.run(Signals())
     said = capsys.readouterr().out
