@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from adaptermill.evaluation.markdown import count
+
 
 def arm(recipe: Mapping[str, Any]) -> str:
     """The arm in a few words."""
@@ -14,5 +16,6 @@ def arm(recipe: Mapping[str, Any]) -> str:
         return "local only (no coupling)"
     named = recipe["consensus"]
     if named == "gossip":
-        named = f"gossip on a {recipe['topology']}, {recipe['gossip_steps']} step(s)"
+        article = "an" if recipe["topology"] == "expander" else "a"
+        named = f"gossip on {article} {recipe['topology']}, {count(recipe['gossip_steps'], 'step')}"
     return named if recipe["dual"] else f"{named}, no dual"
