@@ -148,7 +148,7 @@ def arms_markdown(arms: pa.Table) -> str:
         table(header, shown),
     ]
     parts += [
-        f"\n{line['adapter']}: x and z were drifting apart in round {line['growing']}; it diverges.\n"
+        f"\n{line['adapter']}: x and z drifted apart up to round {line['growing']}; it diverges.\n"
         for line in adapters
         if line["growing"] is not None
     ]
