@@ -21,6 +21,8 @@ rule arms:
         made="results/.work/made/arms/all",
     log:
         "results/logs/arms/all.log",
+    benchmark:
+        "results/benchmarks/arms/all.tsv"
     conda:
         "../envs/report.yaml"
     resources:

@@ -1,5 +1,5 @@
-# One torchrun job per adapter, by the script of its method. What it depends on is in its key; everything that is an input here
-# is `ancient`, since a file's time says nothing about what is in it.
+# One torchrun job per adapter, by the script of its method. What it depends on is in its key;
+# everything that is an input here is `ancient`, since a file's time says nothing about its content.
 
 
 rule train:
