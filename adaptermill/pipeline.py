@@ -41,6 +41,7 @@ from adaptermill.provenance import PACKAGE, code_fingerprint, key
 from adaptermill.resources import RuleResources
 from adaptermill.sources import ExampleSource, ExampleTrajectoriesSource
 from adaptermill.specs import DRAWN_BY, RESULTS, STORE, WORK, Specs
+from adaptermill.unfinished import forgive_whole
 
 # Stages whose subjects share one spec.
 SHARED_SPECS = {
@@ -88,6 +89,7 @@ class Pipeline:
         self._prepare_environment()
         # Where another Snakemake works, its jobs read these files now.
         if writes and not locked():
+            forgive_whole()
             self.specs.write()
             self._request_outdated()
 
@@ -431,13 +433,15 @@ class Pipeline:
             )
         return str(STORE / "adapters" / self.adapter_key(name))
 
-    def _finished_adapter(self, name: str) -> str:
-        """The stored adapter as an input: its key says what it is, its time nothing.
+    def _finished_adapter(self, name: str, output: Path) -> str:
+        """The stored adapter as an input of `output`: its key says what it is, its time nothing.
 
-        Unless training is forced: then what stands on an adapter is made again after it.
+        Unless training is forced: then what stands on an adapter is made again after it. And unless
+        the output is missing: Snakemake passes it over when it trains again an adapter that lies
+        there and only `ancient` leads on.
         """
         stored = self.stored_adapter(name)
-        return stored if self.forced("train") else ancient(stored)
+        return ancient(stored) if output.exists() and not self.forced("train") else stored
 
     def train_inputs(self, wanted: str) -> dict[str, Any]:
         """What training the adapter of that key reads."""
@@ -453,7 +457,7 @@ class Pipeline:
             "base": ancient("results/base/base.json"),
         }
         if (parent := self.config.parent(name)) is not None:
-            inputs["parent"] = self._finished_adapter(parent)
+            inputs["parent"] = self._finished_adapter(parent, STORE / "adapters" / wanted)
         return inputs
 
     def publish_marks(self, name: str) -> list[str]:
@@ -539,7 +543,11 @@ class Pipeline:
         return found
 
     def stored_evaluation(self, name: str) -> str:
-        return str(STORE / "evaluations" / f"{self.evaluation_key(name)}.parquet")
+        return str(self._evaluation_path(self.evaluation_key(name)))
+
+    @staticmethod
+    def _evaluation_path(found: str) -> Path:
+        return STORE / "evaluations" / f"{found}.parquet"
 
     def evaluated_by(self, wanted: str) -> str:
         """The adapter (or `base`) whose evaluation has the key `wanted`."""
@@ -565,7 +573,7 @@ class Pipeline:
             "base": ancient("results/base/base.json"),
         }
         if name != "base":
-            inputs["adapter"] = self._finished_adapter(name)
+            inputs["adapter"] = self._finished_adapter(name, self._evaluation_path(wanted))
         return inputs
 
     def subject_arguments(self, wanted: str) -> str:

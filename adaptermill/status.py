@@ -9,7 +9,6 @@ Reads what lies on disk, runs nothing and writes nothing. An adapter is
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 from collections import Counter
@@ -70,9 +69,6 @@ def _status(
         return AdapterStatus(name, UNDECIDED, None, list(dict.fromkeys(causes + known)))
     stored = STORE / "adapters" / found
     if stored.is_dir():
-        if _marked_incomplete(stored):
-            text = "Snakemake was killed as it ended: what is finished may be made again"
-            return AdapterStatus(name, UNDECIDED, found, [text])
         notes = [] if published and published["key"] == found else ["will be published again"]
         return AdapterStatus(name, FRESH, found, notes)
     if published is None:
@@ -247,12 +243,6 @@ def _parent_causes(pipeline: Pipeline, name: str, published: dict[str, Any]) -> 
             yield f"{parent} changed"
     elif pipeline.config.recipes[name].init_from is not None and parent is None:
         yield f"files of {pipeline.config.recipes[name].init_from} may have changed"
-
-
-def _marked_incomplete(output: Path) -> bool:
-    """Whether Snakemake remembers that the job that makes `output` did not end."""
-    mark = base64.urlsafe_b64encode(str(output).encode()).decode()
-    return any(Path(".snakemake", "incomplete").glob(f"**/{mark}"))
 
 
 def _read(path: Path) -> dict[str, Any] | None:
