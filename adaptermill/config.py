@@ -20,7 +20,13 @@ from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, field_vali
 from adaptermill import consensus_settings
 from adaptermill.consensus_settings import ConsensusSettings, is_per_node
 from adaptermill.errors import UserError
-from adaptermill.judge_settings import JUDGE_MODELS, SECRET, JudgeSettings, RecordedJudge
+from adaptermill.judge_settings import (
+    JUDGE_MODELS,
+    NOT_FOR_ROLLOUTS,
+    SECRET,
+    JudgeSettings,
+    RecordedJudge,
+)
 from adaptermill.resources import Asked, RuleResources
 from adaptermill.sources import (
     NAME,
@@ -490,7 +496,7 @@ def _check_kind(config: Config, name: str, recipe: Recipe, problems: list[str]) 
         "exclude_variants": ([], "nothing: messages have no variants"),
         "drop_done": (False, "nothing: messages have no actions"),
         "dedup": (config.recipe.dedup, "dedup"),
-        "judge": (None, "the rewards that were recorded with the rollouts"),
+        "judge_threshold": (config.recipe.judge_threshold, "tau"),
     }
     for setting, (unset, instead) in elsewhere.items():
         if getattr(recipe, setting) != unset:
@@ -498,6 +504,13 @@ def _check_kind(config: Config, name: str, recipe: Recipe, problems: list[str]) 
                 f"{where}.{setting}: is for rows of browser agents; of messages, `trajectories` "
                 f"has {instead}"
             )
+    judge = config.judges.get(recipe.judge or "")
+    if judge is not None and judge.kind in NOT_FOR_ROLLOUTS:
+        fitting = sorted({kind for kind in JUDGE_MODELS if kind not in NOT_FOR_ROLLOUTS})
+        problems.append(
+            f"{where}.judge: {recipe.judge} ({judge.kind}) judges steps of browser agents; "
+            f"rollouts are judged by {', '.join(fitting)}"
+        )
 
 
 def _check_parent(config: Config, name: str, recipe: Recipe, problems: list[str]) -> None:

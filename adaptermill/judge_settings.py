@@ -221,3 +221,5 @@ JudgeSettings = Annotated[
 
 # The models of judges by their `kind`.
 JUDGE_MODELS = models_by("kind", JudgeSettings)
+# Those that look at a step of a browser agent.
+NOT_FOR_ROLLOUTS = ("action_format", "episode_success")

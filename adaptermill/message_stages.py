@@ -14,7 +14,9 @@ from adaptermill.config import Config
 from adaptermill.rows.nodes import SETTINGS as NODE_SETTINGS
 
 # What only rows of browser agents have; the configuration refuses it beside `trajectories`.
-NOT_FOR_MESSAGES = {"families", "anchor_families", "exclude_variants", "drop_done", "dedup"}
+NOT_FOR_MESSAGES = {
+    *("families", "anchor_families", "exclude_variants", "drop_done", "dedup", "judge_threshold"),
+}
 
 
 def data_arguments(sources: Iterable[str]) -> str:

@@ -16,6 +16,7 @@ import argparse
 import json
 import sys
 import time
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -33,17 +34,31 @@ from adaptermill.judges.judge import Judge
 from adaptermill.judges.replay import known_actions, row_examples
 from adaptermill.judges.run import Judged, judge_all
 from adaptermill.judges.store import Verdicts
-from adaptermill.rows.dataset import open_sources
+from adaptermill.rows.dataset import open_sources, source_name
 from adaptermill.rows.images import decode
+from adaptermill.trajectories.judging import rollout_examples, wanted_messages
 
 
 def wanted_rows(index: pd.DataFrame, measures: pd.DataFrame, adapters: dict[str, Any]) -> pd.Series:
     """True for the rows that reach the judge in the selection of one of the adapters."""
     wanted = pd.Series(False, index.index)
+    # All of one base, so of one limit.
+    limits = {settings["max_tokens"] for settings in adapters.values()}
+    measured = {limit: with_lengths(index, measures, limit) for limit in limits}
     for settings in adapters.values():
-        rows = with_lengths(index, measures, settings["max_tokens"])
-        wanted |= index["row_id"].isin(candidates(rows, settings).kept["row_id"])
+        kept = candidates(measured[settings["max_tokens"]], settings).kept
+        wanted |= index["row_id"].isin(kept["row_id"])
     return wanted
+
+
+def wanted_of_rollouts(
+    index: pd.DataFrame, data: list[Path], adapters: dict[str, Any]
+) -> pd.DataFrame:
+    """The messages that reach the judge in the selection of one of the adapters."""
+    folders = {source_name(folder): folder for folder in data if adapters}
+    found = [wanted_messages(index, folders, settings) for settings in adapters.values()]
+    empty = pd.DataFrame(columns=["row_id", "rollout_id"])
+    return pd.concat([empty, *found]).drop_duplicates("row_id")
 
 
 def summary(settings: dict[str, Any], judged: Judged) -> dict[str, Any]:
@@ -98,7 +113,11 @@ def main(argv: list[str] | None = None) -> None:
     endpoint = json.loads(arguments.endpoint) or {}
 
     index = pd.read_parquet(arguments.rows)
-    wanted = wanted_rows(index, pd.read_parquet(arguments.measures), settings["adapters"])
+    adapters: dict[bool, dict[str, Any]] = {True: {}, False: {}}
+    for name, own in settings["adapters"].items():
+        adapters[own["recipe"].get("trajectories") is not None][name] = own
+    wanted = wanted_rows(index, pd.read_parquet(arguments.measures), adapters[False])
+    messages = wanted_of_rollouts(index, arguments.data, adapters[True])
     rows, images = open_sources(arguments.data)
     around = Surroundings(
         base=arguments.base,
@@ -110,10 +129,16 @@ def main(argv: list[str] | None = None) -> None:
     identity = fingerprint(settings["configured"], model)
     actions = known_actions(index, settings["actions"])
     started = time.monotonic()
-    print(f"{settings['judge']} ({settings['kind']}): {wanted.sum()} examples", flush=True)
+    print(
+        f"{settings['judge']} ({settings['kind']}): {wanted.sum() + len(messages)} examples",
+        flush=True,
+    )
     with Verdicts(arguments.store, identity) as verdicts:
         before = len(verdicts.known)
-        examples = row_examples(index[wanted], rows, images, actions)
+        examples = chain(
+            row_examples(index[wanted], rows, images, actions),
+            rollout_examples(messages, rows, settings["kind"]),
+        )
         try:
             judged = judge_all(judge, identity, examples, verdicts)
         finally:

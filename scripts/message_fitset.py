@@ -18,10 +18,12 @@ import pandas as pd
 
 from adaptermill.errors import UserError, run_command
 from adaptermill.fitsets.files import write_fitset
+from adaptermill.fitsets.labels import read_labels
 from adaptermill.fitsets.lengths import with_lengths
 from adaptermill.fitsets.plan import Line, make_plan
 from adaptermill.rows import nodes
 from adaptermill.trajectories.composition import message_columns, message_composition
+from adaptermill.trajectories.judging import judged_rewards
 from adaptermill.trajectories.messages import read_messages, seen_through
 from adaptermill.trajectories.seats import adapted_seats
 from adaptermill.trajectories.select import MessageSelection, select_messages
@@ -35,6 +37,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--rows", type=Path, required=True, help="index of all rows (Parquet)")
     parser.add_argument("--measures", type=Path, required=True, help="token counts (Parquet)")
     parser.add_argument("--data", type=Path, action="append", required=True, help="ingested source")
+    parser.add_argument("--judged", type=Path, help="what the recipe's judge says (Parquet)")
     parser.add_argument("--view", type=Path, help="what view_messages.py wrote")
     parser.add_argument("--output-folder", type=Path, required=True, help="where the set goes")
     arguments = parser.parse_args(argv)
@@ -43,6 +46,9 @@ def main(argv: list[str] | None = None) -> None:
 
     rows, measures = pd.read_parquet(arguments.rows), pd.read_parquet(arguments.measures)
     messages = read_messages(arguments.data)
+    if recipe["judge"] is not None:
+        labels = read_labels(arguments.judged, recipe["judge"], settings["judge_configured"])
+        messages = judged_rewards(messages, rows, labels)
     if arguments.view is not None:
         rows, messages, measures = seen_through(arguments.view, rows, messages, measures)
     rows = with_lengths(rows, measures, settings["max_tokens"])

@@ -95,7 +95,10 @@ def test_renamed_families_count_among_the_seven():
 
 
 MAS = {"name": "mas", "format": "example_trajectories"}
-MIXED = {"sources": [*SMALL["sources"], MAS]}
+MIXED = {
+    "sources": [*SMALL["sources"], MAS],
+    "judges": {"format": {"kind": "action_format"}},
+}
 
 
 def with_messages(**recipe) -> dict:
@@ -119,7 +122,8 @@ def with_messages(**recipe) -> dict:
         ({"trajectories": {}, "drop_done": True}, ["m.drop_done: is for rows of browser agents"]),
         ({"trajectories": {}, "exclude_variants": ["chain"]}, ["m.exclude_variants"]),
         ({"trajectories": {}, "dedup": {"cap": 2}}, ["m.dedup", "`trajectories` has dedup"]),
-        ({"trajectories": {}, "judge": "format"}, ["m.judge: is for rows of browser agents"]),
+        ({"trajectories": {}, "judge": "format"}, ["m.judge: format", "rollouts are judged by"]),
+        ({"trajectories": {}, "judge_threshold": 0.9}, ["m.judge_threshold", "has tau"]),
     ],
 )
 def test_messages_and_rows_of_browser_agents_keep_apart(recipe, expected):

@@ -11,7 +11,7 @@ from adaptermill.provenance import canonical, key
 
 def judged_hash(example: Example, reads: Iterable[str]) -> str:
     """What is judged: the content, and the other fields that the judge reads; 32 hex digits."""
-    parts = [example.content_hash, *(getattr(example, name) for name in reads)]
+    parts = [example.content or example.content_hash, *(getattr(example, name) for name in reads)]
     return hashlib.sha256(canonical(parts).encode("utf-8")).hexdigest()[:32]
 
 

@@ -25,7 +25,8 @@ class Example:
     in OpenAI's form. `answer_type` is one of math, choice, exact, code_output, safety. `reward`
     and `success` are what was recorded with the data. `screen` is (width, height) in pixels of the
     last screenshot, `actions` the names of actions that its source knows, `images` the SHA-256 of
-    the images in the messages, in their order.
+    the images in the messages, in their order. `content` is the hash of what is judged, where
+    that is not the row (a message's whole rollout); examples of one content are judged once.
     """
 
     row_id: str
@@ -39,6 +40,7 @@ class Example:
     screen: tuple[int, int] | None = None
     actions: tuple[str, ...] | None = None
     images: tuple[str, ...] = ()
+    content: str | None = None
 
 
 @dataclass(frozen=True)

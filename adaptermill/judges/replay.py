@@ -32,9 +32,9 @@ def _example(row: Row, success: Any, images: Images, actions: tuple[str, ...]) -
         content_hash=row.content_hash,
         messages=row.messages,
         output=row.target,
-        gold=_text(record.get("gold")),
-        answer_type=_text(record.get("answer_type")),
-        reward=_number(record.get("reward")),
+        gold=text(record.get("gold")),
+        answer_type=text(record.get("answer_type")),
+        reward=number(record.get("reward")),
         # A column with gaps reads as objects or as floats.
         success=None if pd.isna(success) else bool(success),
         screen=images.size(row.images[-1]) if row.images else None,
@@ -43,14 +43,16 @@ def _example(row: Row, success: Any, images: Images, actions: tuple[str, ...]) -
     )
 
 
-def _number(value: Any) -> float | None:
+def number(value: Any) -> float | None:
+    """A number as it was recorded, else None."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _text(value: Any) -> str | None:
+def text(value: Any) -> str | None:
+    """A text as it was recorded, also where it is a number, else None."""
     if isinstance(value, str):
         return value
-    return f"{value:g}" if _number(value) is not None else None
+    return f"{value:g}" if number(value) is not None else None
 
 
 def known_actions(

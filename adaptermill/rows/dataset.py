@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -106,17 +107,25 @@ def image_sizes(path: Path) -> dict[str, tuple[int, int]]:
     return dict(zip(table["sha256"], sides, strict=True))
 
 
+def source_name(folder: Path) -> str:
+    """The name of the ingested source in `folder`."""
+    return _summary(folder)["source"]
+
+
 def shard_paths(folder: Path, kind: str) -> list[Path]:
     """The files of `kind` (shards, images, quarantine) that the source's summary lists."""
-    summary = folder / "summary.json"
-    if not summary.is_file():
-        raise UserError(f"{folder} is no ingested source: it has no summary.json; ingest it first")
-    names = json.loads(summary.read_text(encoding="utf-8"))["shards"]
-    paths = [folder / kind / f"{name}.parquet" for name in names]
+    paths = [folder / kind / f"{name}.parquet" for name in _summary(folder)["shards"]]
     for path in paths:
         if not path.is_file():
             raise UserError(f"{path} is missing; ingest {folder.name} again with snakemake")
     return paths
+
+
+def _summary(folder: Path) -> dict[str, Any]:
+    path = folder / "summary.json"
+    if not path.is_file():
+        raise UserError(f"{folder} is no ingested source: it has no summary.json; ingest it first")
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def open_sources(folders: Sequence[Path]) -> tuple[Rows, Images]:

@@ -8,12 +8,13 @@ from typing import Any
 import pandas as pd
 
 from adaptermill.fitsets.composition import composition
+from adaptermill.fitsets.labels import LABELS
 from adaptermill.fitsets.plan import Line
 
 
 def message_columns(kept: pd.DataFrame) -> pd.DataFrame:
     """The kept lines with every column of a fit set; those of pairs alone are null elsewhere."""
-    absent = {name: None for name in ("pair_id", "judge") if name not in kept}
+    absent = {name: None for name in ("pair_id", *LABELS) if name not in kept}
     return kept.assign(**absent)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from adaptermill.errors import UserError
+from adaptermill.fitsets.labels import rejections
 from adaptermill.fitsets.plan import draw, names_of
 from adaptermill.fitsets.select import Selection, listed_sources
 from adaptermill.splits import in_fraction
@@ -76,11 +77,16 @@ def select_messages(
     """Makes the examples of one adapter.
 
     `rows` is the row index of scripts/split.py with lengths (lengths.py), `messages` what
-    `read_messages` found in the adapter's sources. `UserError` when nothing is left, or when
+    `read_messages` found in the adapter's sources, with the labels of the recipe's judge
+    (judging.py) if it has one. `UserError` when nothing is left, or when
     rewards are wanted and none is there.
     """
     recipe, making = settings["recipe"], settings["recipe"]["trajectories"]
     chosen = message_candidates(rows, messages, settings)
+    if recipe["judge"] is not None:
+        # The judge's reward is the message's: only where it could not say is there none.
+        silent = rejections(chosen.kept, {**recipe, "judge_threshold": 0})
+        chosen.drop(silent["out"], "judge", silent["reason"], silent["detail"])
     _take_queries(chosen, making, recipe["seed"], settings["adapter"])
     _take_seats(chosen, making, settings["anchor_families"])
     _take_whole(chosen, making)
@@ -142,8 +148,8 @@ def _require_rewards(chosen: MessageSelection, adapter: str, wants: list[str]) -
     if missing.all() and len(missing):
         raise UserError(
             f"adapters.{adapter}.trajectories: {' and '.join(wants)} needs rewards, and no rollout "
-            "of its sources has one. Record a `reward` with each rollout, or train on "
-            "`examples: sft`."
+            "of its sources has one. Record a `reward` with each rollout, name a `judge`, or train "
+            "on `examples: sft`."
         )
     chosen.drop(missing, "selection", "no_reward")
 

@@ -30,7 +30,7 @@ SIX = {
     "text": {"families": ["Text entry"], "init_from": "pooled"},
     "half": {"beta": 0, "fraction": 0.5, "limit": None},
     "full": {"beta": 0, "limit": None},
-    "form": {"families": ["Form transaction"]},
+    "form": {"families": ["Form transaction"], "judge": "format"},
 }
 SETTINGS: dict[str, Any] = {
     "base": {"model": "BASE"},
@@ -41,6 +41,7 @@ SETTINGS: dict[str, Any] = {
         **{"rank": 2, "alpha": 4, "epochs": 1, "limit": 8, "max_steps": 1},
         **{"anchor_ratio": 0.25, "learning_rate": 1e-3},
     },
+    "judges": {"format": {"kind": "action_format"}},
     "adapters": SIX,
     "evaluation": {"generate": False, "bootstrap": 100},
     # Two jobs side by side on two cores.

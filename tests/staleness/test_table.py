@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 
+import pyarrow.parquet as pq
 import pytest
 
 from adaptermill.example.episodes import draw_episode
@@ -123,6 +124,19 @@ def test_changed_back_while_snakemake_forgot_everything(mill: Mill):
     assert counts(run) == (0, 0), run
     for name in mill.names:
         assert mill.published(name)["key"] == mill.keys()[name]
+
+
+def test_a_judge_trains_its_adapters_only_where_it_keeps_other_rows(mill: Mill):
+    mill.configure({"judges": {"format": {"coordinates": "any"}}})
+    run = mill.build()
+    assert run.jobs["judge"] == 1 and counts(run) == (0, 0), run
+    ops = pq.read_table(mill.path("results/fitsets/form/fitset.parquet"))["op"].to_pylist()
+    assert "done" in ops
+    mill.configure({"judges": {"format": {"actions": sorted({*ops} - {"done"})}}})
+    run = mill.build()
+    assert mill.trained(run) == mill.evaluated(run) == ["form"], run
+    mill.configure({"judges": {"format": {"coordinates": "viewport", "actions": None}}})
+    assert counts(mill.build()) == (0, 0)
 
 
 def test_published_products_deleted(mill: Mill):

@@ -112,11 +112,15 @@ class Project:
     def fitset(self, *, view: Path | None = None, **settings: Any) -> dict[str, Any]:
         """Makes a fit set; returns its composition. Settings of the recipe go under `recipe`."""
         viewed = () if view is None else ("--view", view)
+        return self.make(fitset_settings(**settings), *viewed)
+
+    def make(self, settings: dict[str, Any], *arguments: object) -> dict[str, Any]:
+        """Makes the fit set with exactly these settings; returns its composition."""
         self.script(
             message_fitset,
-            *("--spec", self.spec(fitset_settings(**settings)), "--data", self.data),
+            *("--spec", self.spec(settings), "--data", self.data),
             *("--rows", self.folder / "rows.parquet"),
-            *("--measures", self.folder / "measures.parquet", *viewed),
+            *("--measures", self.folder / "measures.parquet", *arguments),
             *("--output-folder", self.folder / "fitset"),
         )
         return self.composition("fitset")
@@ -145,20 +149,31 @@ class Project:
         module.main([str(argument) for argument in arguments])
 
 
-def configured(recipe: dict[str, Any] | None = None, **trajectories: Any) -> Any:
+def configured(
+    recipe: dict[str, Any] | None = None,
+    judges: dict[str, Any] | None = None,
+    **trajectories: Any,
+) -> Any:
     """A configuration with one adapter `mas` of messages."""
     return load(
         {
+            "judges": judges or {},
             "sources": [{"name": "main", "format": "trajectories", "path": "raw"}],
             "adapters": {"mas": {"beta": 0, **(recipe or {}), "trajectories": trajectories}},
         }
     )
 
 
-def fitset_settings(recipe: dict[str, Any] | None = None, **trajectories: Any) -> dict[str, Any]:
+def fitset_settings(
+    recipe: dict[str, Any] | None = None,
+    judges: dict[str, Any] | None = None,
+    **trajectories: Any,
+) -> dict[str, Any]:
     """Settings of the fit set of `mas`; dpo is asked for as a method that takes it would."""
     examples = trajectories.pop("examples", "sft")
     asked = {**trajectories, "examples": "sft" if examples == "dpo" else examples}
-    made = MessageStages(configured(recipe, **asked)).fitset_settings("mas", NOT_FOR_SELECTION)
+    made = MessageStages(configured(recipe, judges, **asked)).fitset_settings(
+        "mas", NOT_FOR_SELECTION
+    )
     made["recipe"]["trajectories"]["examples"] = examples
     return made
