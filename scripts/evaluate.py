@@ -4,8 +4,9 @@
         --heldout results/splits/heldout.parquet --data results/ingest/main \\
         --state results/.work/evaluation/0f3a… --output drag.parquet
 
-Each row is scored by itself (teacher-forced), with `curve: true` also under the adapter as it was
-after each earlier epoch; with `generate: true` it is answered greedily.
+Each row is scored (teacher-forced), with `curve: true` also under the adapter as it was after each
+earlier epoch; with `generate: true` it is answered greedily. What the prompts of a chunk of rows
+begin with is run once, and answers are decoded side by side.
 Finished chunks of rows are kept in the state folder; start it again after an interruption and it
 goes on.
 """
@@ -29,9 +30,10 @@ from adaptermill.evaluation import predictions
 from adaptermill.evaluation.generated import Answerer
 from adaptermill.evaluation.nodes import NodeAdapters
 from adaptermill.evaluation.progress import Progress
+from adaptermill.evaluation.reading import read_rows
 from adaptermill.evaluation.state import CHUNK_ROWS, ChunkFolder
 from adaptermill.evaluation.subject import Epochs, load_subject, subject_key
-from adaptermill.evaluation.teacher_forced import figures, score
+from adaptermill.evaluation.teacher_forced import Scored, figures, nll
 from adaptermill.models.base import BaseRef, load_processor
 from adaptermill.models.encode import Encoded, Encoder, TemplatePrefixError
 from adaptermill.rows.dataset import Images, Rows, open_sources
@@ -65,42 +67,79 @@ class Evaluator:
         if settings["generate"]:
             self.answerer = Answerer(model, encoder, settings["max_new_tokens"])
 
-    def line(self, listed: dict[str, Any]) -> tuple[dict[str, Any], int]:
-        """The predictions for one line of the held-out list, and the tokens of its row."""
+    def lines(self, chunk: Sequence[dict[str, Any]], progress: Progress) -> list[dict[str, Any]]:
+        """The predictions for lines of the held-out list."""
+        rows = [self._row(listed) for listed in chunk]
+        encoded = [self._encoded(row) for row in rows]
+        read: dict[int, tuple[Scored, str | None]] = {}
+        curves: dict[int, list[float]] = {number: [] for number in range(len(rows))}
+        for subject, numbers in self._by_subject(rows).items():
+            own = [encoded[number] for number in numbers]
+
+            def tell(place: int, scored: Scored, own: list[Encoded] = own) -> None:
+                progress.row(len(own[place].input_ids), nll(scored))
+
+            with self._switched(subject):
+                done = read_rows(self.model, own, self.device, self.answerer, tell)
+                read.update(zip(numbers, done, strict=True))
+                for model in self.epochs:
+                    for number, (scored, _) in zip(
+                        numbers, read_rows(model, own, self.device), strict=True
+                    ):
+                        curves[number].append(nll(scored))
+        return [
+            self._line(listed, rows[number], encoded[number], *read[number], curves[number])
+            for number, listed in enumerate(chunk)
+        ]
+
+    def _row(self, listed: dict[str, Any]) -> Row:
         row = self.rows.get(listed["row_id"])
         if row.content_hash != listed["content_hash"]:
             raise UserError(
                 f"row {row.row_id} is not what it was when the held-out rows were listed; build "
                 "results/splits/heldout.parquet again with snakemake"
             )
+        return row
+
+    def _encoded(self, row: Row) -> Encoded:
         sent = [] if self.encoder.drops_images else row.images
         screens = [decode(self.images.bytes(name)) for name in sent]
         try:
-            encoded = self.encoder.encode(row.messages, row.target, screens)
+            return self.encoder.encode(row.messages, row.target, screens)
         except TemplatePrefixError as error:
             raise UserError(
                 f"row {row.row_id} cannot be encoded for this base ({error}); measure the rows "
                 "again with snakemake results/splits/heldout.parquet"
             ) from None
-        with self.subject_of(row):
-            return self._scored(listed, row, encoded), len(encoded.input_ids)
 
-    def subject_of(self, row: Row) -> AbstractContextManager[None]:
-        """Inside, the model is what answers this row: of adapters per node, the row's own."""
-        return nullcontext() if self.nodes is None else self.nodes.switched(self.model, row)
+    def _by_subject(self, rows: Sequence[Row]) -> dict[str | None, list[int]]:
+        """Of adapters per node, which rows each answers, by its name; None: the base alone."""
+        found: dict[str | None, list[int]] = {}
+        for number, row in enumerate(rows):
+            name = None if self.nodes is None else self.nodes.name_for(row)
+            found.setdefault(name, []).append(number)
+        return found
 
-    def _scored(self, listed: dict[str, Any], row: Row, encoded: Encoded) -> dict[str, Any]:
-        scored = score(self.model, encoded, self.device)
+    def _switched(self, name: str | None) -> AbstractContextManager[None]:
+        """Inside, the model is what answers the rows of `_by_subject` with that name."""
+        return nullcontext() if self.nodes is None else self.nodes.switched(self.model, name)
+
+    def _line(
+        self,
+        listed: dict[str, Any],
+        row: Row,
+        encoded: Encoded,
+        scored: Scored,
+        predicted: str | None,
+        curve: list[float],
+    ) -> dict[str, Any]:
         width, height = self.images.size(row.images[-1]) if row.images else (None, None)
         return {
             **{name: listed[name] for name in FROM_HELDOUT},
             **figures(scored, encoded.action_mask),
-            "predicted": self.answerer and self.answerer.answer(encoded, scored, self.device),
+            "predicted": predicted,
             "target": row.target,
-            "epochs_nll": [
-                -score(model, encoded, self.device).logps.double().mean().item()
-                for model in self.epochs
-            ],
+            "epochs_nll": curve,
             "screen_width": width,
             "screen_height": height,
         }
@@ -157,20 +196,9 @@ def evaluate(arguments: argparse.Namespace) -> None:
         progress = Progress(len(listed), kept)
         for number, chunk in enumerate(chunks):
             if tables[number] is None:
-                tables[number] = state.write(number, compute(evaluator, chunk, progress))
+                tables[number] = state.write(number, evaluator.lines(chunk, progress))
     predictions.write(arguments.output, pa.concat_tables(tables), origin)
     state.remove()
-
-
-def compute(
-    evaluator: Evaluator, chunk: Sequence[dict[str, Any]], progress: Progress
-) -> list[dict[str, Any]]:
-    lines = []
-    for listed in chunk:
-        line, tokens = evaluator.line(listed)
-        progress.row(tokens, line["nll"])
-        lines.append(line)
-    return lines
 
 
 def read_heldout(path: Path) -> list[dict[str, Any]]:

@@ -25,6 +25,7 @@ from adaptermill.atomic import replacing_folder, write_json, write_text
 from adaptermill.errors import EXIT_USER_ERROR, UserError
 from adaptermill.models.base import BaseRef, load_model, load_processor
 from adaptermill.models.encode import Encoder
+from adaptermill.models.states import why_unknown
 from adaptermill.provenance import key
 from adaptermill.training import lora
 from adaptermill.training.batches import read_plan
@@ -45,7 +46,6 @@ from adaptermill.training.processes import Interrupted, Processes, Signals
 from adaptermill.training.recipe import Recipe
 from adaptermill.training.references import References
 from adaptermill.training.saving import Saving
-from adaptermill.training.states import why_unknown
 from adaptermill.training.tracking import KINDS, Trackers
 
 

@@ -13,13 +13,15 @@ from dataclasses import replace
 import torch
 from transformers import GenerationConfig, PreTrainedModel
 
+from adaptermill.evaluation.decoding import Start
+from adaptermill.evaluation.prompts import Prompt, Prompts
 from adaptermill.evaluation.teacher_forced import Scored
 from adaptermill.models.encode import Encoded, Encoder
 from adaptermill.models.scoring import forward_inputs
 
 
 class Answerer:
-    """Greedy answers of one model, one row at a time.
+    """Greedy answers of one model: `answer` makes one by itself, reading.py many side by side.
 
     `model` is the base, bare or inside PEFT. Generation ends at the template's end-of-turn, at any
     other end token that the base declares, or after `max_new_tokens` tokens.
@@ -33,21 +35,37 @@ class Answerer:
 
     def answer(self, encoded: Encoded, scored: Scored, device: torch.device | str) -> str:
         """The greedy answer to the row's prompt, as text without its end token."""
+        return self.text(self.tokens(encoded, scored, device))
+
+    def text(self, tokens: list[int]) -> str:
+        """The text of an answer's tokens, up to its end token."""
         return self.encoder.tokenizer.decode(
-            self.tokens(encoded, scored, device),
+            self._before_end(tokens),
             skip_special_tokens=False,
             clean_up_tokenization_spaces=False,
         )
 
     def tokens(self, encoded: Encoded, scored: Scored, device: torch.device | str) -> list[int]:
         """Token ids of the greedy answer, without its end token."""
+        known, whole = self.draft(scored)
+        return self._before_end(known if whole else known + self._continue(encoded, known, device))
+
+    def draft(self, scored: Scored) -> tuple[list[int], bool]:
+        """How the greedy answer begins by the recorded one, and whether that is all of it."""
         matches = scored.matches.tolist()
         agreed = matches.index(False) if False in matches else len(matches)
         known = scored.targets[:agreed].tolist() + scored.greedy[agreed : agreed + 1].tolist()
         known = known[: self.max_new_tokens]
-        if any(token in self.ends for token in known) or len(known) == self.max_new_tokens:
-            return self._before_end(known)
-        return self._before_end(known + self._continue(encoded, known, device))
+        ended = any(token in self.ends for token in known)
+        return known, ended or len(known) == self.max_new_tokens
+
+    def start(self, prompts: Prompts, prompt: Prompt, known: list[int]) -> Start:
+        """Where decoding goes on behind the tokens that are known, with the next one made."""
+        logits, states = prompts.go_on(prompt, torch.tensor(known))
+        token = int(logits[-1].argmax())
+        left = 0 if token in self.ends else self.max_new_tokens - len(known) - 1
+        place, length = prompt.position + len(known), prompt.length + len(known)
+        return Start(states, token, place, length, left, [token])
 
     def _continue(
         self, encoded: Encoded, known: list[int], device: torch.device | str

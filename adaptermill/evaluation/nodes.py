@@ -43,9 +43,8 @@ class NodeAdapters:
         return name if name in self.folders else None
 
     @contextmanager
-    def switched(self, model: PeftModel, row: Row) -> Iterator[None]:
-        """Inside, the row's adapter is on, or none."""
-        name = self.name_for(row)
+    def switched(self, model: PeftModel, name: str | None) -> Iterator[None]:
+        """Inside, that node's adapter is on; with None, none."""
         if name is None:
             with model.disable_adapter():
                 yield

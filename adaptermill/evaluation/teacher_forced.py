@@ -38,11 +38,16 @@ def score(model: torch.nn.Module, encoded: Encoded, device: torch.device | str) 
     return Scored(logps.cpu(), greedy.cpu(), encoded.targets.cpu())
 
 
+def nll(scored: Scored) -> float:
+    """The mean of -log p over the recorded answer's tokens."""
+    return -scored.logps.double().mean().item()
+
+
 def figures(scored: Scored, mask: torch.Tensor) -> dict[str, Any]:
     """The columns that scoring fills. `mask` is bool [T], the action's tokens."""
     logps = scored.logps.double()
     return {
-        "nll": -logps.mean().item(),
+        "nll": nll(scored),
         "nll_sum": -logps.sum().item(),
         "target_tokens": len(logps),
         "nll_action": -logps[mask].mean().item(),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from adaptermill.models.encode import Encoded
+from adaptermill.models.prefix import common_prefix
 from adaptermill.training.checkpoint import Refusal
 
 
@@ -35,22 +36,6 @@ def read_plan(path: Path) -> list[PlanLine]:
 def cut(plan: Sequence[PlanLine], batch_rows: int) -> list[list[PlanLine]]:
     """Consecutive batches of `batch_rows` lines; the last may be shorter."""
     return [list(plan[at : at + batch_rows]) for at in range(0, len(plan), batch_rows)]
-
-
-def common_prefix(rows: Sequence[Encoded]) -> int:
-    """How many first tokens all rows share.
-
-    It ends before the first image token (equal ids may be other pixels) and leaves every prompt at
-    least one token of its own.
-    """
-    limit = min(row.prompt_length - 1 for row in rows)
-    limit = min([limit, *(row.first_image for row in rows if row.first_image is not None)])
-    first = rows[0].input_ids
-    for row in rows[1:]:
-        differs = (first[:limit] != row.input_ids[:limit]).nonzero()
-        if len(differs):
-            limit = int(differs[0])
-    return limit
 
 
 @dataclass(frozen=True)

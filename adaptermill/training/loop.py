@@ -20,6 +20,7 @@ from peft import PeftModel
 
 from adaptermill.models.encode import Encoded
 from adaptermill.models.scoring import target_logits, token_logps
+from adaptermill.models.states import why_unknown
 from adaptermill.training import lora
 from adaptermill.training.batches import PlanLine, Shares, cut, plan_shares
 from adaptermill.training.checkpoint import Refusal, StateFolder
@@ -34,7 +35,6 @@ from adaptermill.training.recomputation import Recomputation
 from adaptermill.training.references import References
 from adaptermill.training.saving import LEAST_CHANGE, Saving
 from adaptermill.training.schedule import multiplier
-from adaptermill.training.states import why_unknown
 from adaptermill.training.tracking import Trackers
 from adaptermill.training.vision import Screenshots
 

@@ -16,26 +16,9 @@ import torch
 from transformers import PreTrainedModel
 
 from adaptermill.models.encode import Encoded
+from adaptermill.models.prefix import positions
+from adaptermill.models.states import empty, filled, layer_kinds, take
 from adaptermill.training.dropout import DropoutKeys
-from adaptermill.training.states import empty, filled, layer_kinds, take
-
-
-def positions(base: PreTrainedModel, encoded: Encoded) -> torch.Tensor:
-    """Position ids of a whole row: int64 [1, L], or [3, 1, L] (time, height, width) for M-RoPE."""
-    ids = encoded.input_ids[None]
-    plain = torch.arange(ids.shape[1])[None]
-    rope_index = getattr(base.base_model, "get_rope_index", None)
-    if rope_index is None:
-        return plain
-    images = encoded.model_inputs
-    if "image_grid_thw" not in images:
-        return plain.expand(3, 1, -1)
-    made, _ = rope_index(
-        ids,
-        mm_token_type_ids=images["mm_token_type_ids"],
-        image_grid_thw=images["image_grid_thw"],
-    )
-    return made
 
 
 class SharedPrefix:

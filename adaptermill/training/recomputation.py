@@ -15,8 +15,8 @@ from torch.utils.checkpoint import checkpoint
 from transformers import Cache, PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from adaptermill.models.states import fill, is_empty, take
 from adaptermill.training.dropout import DropoutKeys
-from adaptermill.training.states import fill, is_empty, take
 
 
 class Recomputation:

@@ -11,7 +11,8 @@ import torch
 
 from adaptermill.fitsets.plan import PLAN_SCHEMA
 from adaptermill.models.encode import Encoded
-from adaptermill.training.batches import common_prefix, cut, read_plan, share_out
+from adaptermill.models.prefix import common_prefix
+from adaptermill.training.batches import cut, read_plan, share_out
 from adaptermill.training.checkpoint import Refusal
 from tests.training.world import lines
 

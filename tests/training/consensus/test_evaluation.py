@@ -28,7 +28,7 @@ def test_every_message_is_scored_under_its_own_nodes_adapter(agents, tmp_path, a
         name = sorted(rows._index.places)[number * 16 % 384 + number % 4]
         row = rows.get(name)
         encoded = agents.encoder.encode(row.messages, row.target, [])
-        with nodes.switched(model, row):
+        with nodes.switched(model, nodes.name_for(row)):
             found.setdefault(nodes.name_for(row), []).append(
                 (encoded, score(model, encoded, "cpu"))
             )
