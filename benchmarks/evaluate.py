@@ -62,9 +62,10 @@ def ours(model: Any, rows: list[Encoded], answerer: Answerer | None) -> list[tup
     return [read for chunk in chunks for read in read_rows(model, chunk, "cpu", answerer)]
 
 
-def generate(answerer: Answerer, row: Encoded) -> str:
-    """The greedy answer by transformers alone, without a draft."""
-    return answerer.text(answerer._continue(row, [], "cpu"))
+def generate(answerer: Answerer, row: Encoded) -> list[int]:
+    """The tokens of the greedy answer by transformers alone, without a draft."""
+    nothing = Scored(*(torch.zeros(0, dtype=torch.int64) for _ in range(3)))
+    return answerer.tokens(row, nothing, "cpu")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -113,8 +114,9 @@ def compare(workdir: Path, arguments: argparse.Namespace) -> None:
     )
     answers, answering = timed(lambda: [generate(answerer, row) for row in rows])
     read, both = timed(lambda: ours(model, rows, answerer))
-    tokens = sum(len(encoder.tokenizer(text).input_ids) for text in answers)
-    differ = sum(one != other for one, (_, other) in zip(answers, read, strict=True))
+    tokens = sum(map(len, answers))
+    texts = map(answerer.text, answers)
+    differ = sum(one != other for one, (_, other) in zip(texts, read, strict=True))
     print(
         f"answered   plain {tokens / answering:.1f} tokens/s, ours, with scoring, "
         f"{tokens / both:.1f} tokens/s ({answering / both:.2f}x); {differ} answers differ\n"

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
-from transformers import PreTrainedModel
+from transformers import Cache, PreTrainedModel
+from transformers.cache_utils import DynamicLayer
 
-from adaptermill.evaluation.prompts import run
-from adaptermill.models.states import LINEAR
+from adaptermill.models.states import LINEAR, fill, new_layer, take
 
 # Tokens of keys and values that are held for one batch, with what is filled up.
 BATCH_TOKENS = 65_536
@@ -62,6 +63,36 @@ def _batches(starts: Sequence[Start], most: int) -> Iterator[list[Start]]:
         yield batch
 
 
+class RoomyLayer(DynamicLayer):
+    """An attention layer's keys and values [B, heads, tokens, d], with room for `more` tokens.
+
+    A step writes its own and copies none of those before.
+    """
+
+    def __init__(self, keys: torch.Tensor, values: torch.Tensor, more: int) -> None:
+        super().__init__()
+        self.lazy_initialization(keys, values)
+        self.rooms = [self._with_room(part, more) for part in (keys, values)]
+        self.keys, self.values = keys, values
+
+    @staticmethod
+    def _with_room(part: torch.Tensor, more: int) -> torch.Tensor:
+        batch, heads, tokens, size = part.shape
+        room = part.new_empty((batch, heads, tokens + more, size))
+        room[:, :, :tokens] = part
+        return room
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        start = self.keys.shape[-2]
+        end = start + key_states.shape[-2]
+        for room, new in zip(self.rooms, (key_states, value_states), strict=True):
+            room[:, :, start:end] = new
+        self.keys, self.values = (room[:, :, :end] for room in self.rooms)
+        return self.keys, self.values
+
+
 def _decode(
     base: PreTrainedModel, kinds: Sequence[str], batch: list[Start], ends: Collection[int]
 ) -> None:
@@ -70,6 +101,7 @@ def _decode(
     if not running:
         return
     states, mask = _stacked(kinds, running)
+    cache = _roomy(kinds, states, max(start.left for start in running))
     tokens = torch.tensor([start.token for start in running])
     places = torch.stack([start.position.cpu() for start in running], dim=1)
     while True:
@@ -80,8 +112,9 @@ def _decode(
             "attention_mask": mask,
         }
         inputs = {name: value.to(device) for name, value in inputs.items()}
-        logits, states = run(base, kinds, states, inputs, 1)
-        tokens, places = logits.argmax(dim=-1).cpu(), places + 1
+        with torch.inference_mode():
+            logits = base(**inputs, cache=cache, use_cache=True, logits_to_keep=1).logits
+        tokens, places = logits[:, -1].float().argmax(dim=-1).cpu(), places + 1
         going = []
         for number, (start, token) in enumerate(zip(running, tokens.tolist(), strict=True)):
             if start.left:
@@ -93,9 +126,23 @@ def _decode(
             return
         if 2 * len(going) <= len(running):
             kept = torch.tensor(going)
-            states = [state[kept.to(device)] for state in states]
+            states = [state[kept.to(device)] for layer in cache.layers for state in take(layer)]
             running = [running[number] for number in going]
+            cache = _roomy(kinds, states, max(start.left for start in running))
             tokens, places, mask = tokens[kept], places[:, kept], mask[kept]
+
+
+def _roomy(kinds: Sequence[str], states: Sequence[torch.Tensor], more: int) -> Cache:
+    """A cache that holds `states`, with room for `more` tokens."""
+    layers = []
+    for number, kind in enumerate(kinds):
+        own = states[2 * number : 2 * number + 2]
+        if kind == LINEAR:
+            layers.append(new_layer(kind))
+            fill(layers[-1], *own)
+        else:
+            layers.append(RoomyLayer(*own, more))
+    return Cache(layers=layers)
 
 
 def _stacked(

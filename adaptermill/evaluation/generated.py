@@ -114,6 +114,8 @@ def _prompt_with(encoded: Encoded, known: list[int]) -> Encoded:
         if name in inputs:
             text = torch.zeros((1, len(known)), dtype=torch.int64)
             inputs[name] = torch.cat([inputs[name][:, : encoded.prompt_length], text], dim=1)
-    ids = torch.cat([encoded.input_ids[: encoded.prompt_length], torch.tensor(known)])
+    ids = torch.cat(
+        [encoded.input_ids[: encoded.prompt_length], torch.tensor(known, dtype=torch.int64)]
+    )
     assert len(ids) == length
     return replace(encoded, input_ids=ids, model_inputs=inputs)

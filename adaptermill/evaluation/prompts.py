@@ -127,10 +127,7 @@ def run(
     inputs: dict[str, torch.Tensor],
     keep: int,
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """One forward on from `states`: the last `keep` tokens' logits, float32, and the new states.
-
-    Logits are [keep, V], or [B, V] of a batch of single tokens.
-    """
+    """One row's forward on from `states`: its last logits, float32 [keep, V], and new states."""
     # A forward of one token writes into the convolution's state.
     own = [
         state.clone() if kinds[number // 2] == LINEAR and number % 2 == 0 else state
@@ -138,10 +135,8 @@ def run(
     ]
     cache = filled(kinds, own) if own else empty(kinds)
     with torch.inference_mode():
-        logits = base(**inputs, cache=cache, use_cache=True, logits_to_keep=keep).logits.float()
-        # Some architectures leave `logits_to_keep` to others.
-        logits = logits[:, -1] if len(logits) > 1 else logits[0, -keep:]
-    return logits, [state for layer in cache.layers for state in take(layer)]
+        logits = base(**inputs, cache=cache, use_cache=True, logits_to_keep=keep).logits
+    return logits[0, -keep:].float(), [state for layer in cache.layers for state in take(layer)]
 
 
 def bare(model: torch.nn.Module) -> PreTrainedModel:

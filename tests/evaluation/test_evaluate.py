@@ -149,15 +149,15 @@ def test_only_missing_chunks_are_computed(place, drag_file, tmp_path, monkeypatc
     arguments = [*place.arguments(output), "--adapter", str(place.adapter)]
     computed = []
 
-    def line(self, listed, original=evaluate.Evaluator.line):
-        if len(computed) == 2 * CHUNK_ROWS + 1 and not interrupted:
+    def lines(self, chunk, progress, original=evaluate.Evaluator.lines):
+        if len(computed) == 2 * CHUNK_ROWS and not interrupted:
             interrupted.append(True)
             raise KeyboardInterrupt
-        computed.append(listed["row_id"])
-        return original(self, listed)
+        computed.extend(listed["row_id"] for listed in chunk)
+        return original(self, chunk, progress)
 
     interrupted: list[bool] = []
-    monkeypatch.setattr(evaluate.Evaluator, "line", line)
+    monkeypatch.setattr(evaluate.Evaluator, "lines", lines)
     with pytest.raises(KeyboardInterrupt):
         evaluate.main(arguments)
     state = output.with_suffix(".state")
