@@ -31,7 +31,7 @@ class Answerer:
         self.model = model
         self.encoder = encoder
         self.max_new_tokens = max_new_tokens
-        self.ends = {encoder.end_of_turn_id, *_declared_ends(model)}
+        self.ends = {encoder.end_of_turn_id, *declared_ends(model)}
 
     def answer(self, encoded: Encoded, scored: Scored, device: torch.device | str) -> str:
         """The greedy answer to the row's prompt, as text without its end token."""
@@ -99,7 +99,7 @@ class Answerer:
         return tokens
 
 
-def _declared_ends(model: PreTrainedModel) -> set[int]:
+def declared_ends(model: PreTrainedModel) -> set[int]:
     declared = model.generation_config.eos_token_id
     if declared is None:
         return set()

@@ -110,18 +110,29 @@ class EndpointModel:
 
     def answer_all(
         self,
-        examples: Iterable[Example],
-        prompt: Callable[[Example], Messages],
-        keep: Callable[[Example, Answer], None],
+        examples: Iterable[Any],
+        prompt: Callable[[Any], Messages],
+        keep: Callable[[Any, Answer], None],
+        body: Callable[[Any], dict[str, Any]] | None = None,
     ) -> None:
-        """Asks all; `UserError` when some have no answer, after all others were kept."""
-        asyncio.run(_Run(self, examples, prompt, keep).all())
+        """Asks all; `UserError` when some have no answer, after all others were kept.
 
-    async def ask(self, client: openai.AsyncOpenAI, messages: Messages, ending: Event) -> Answer:
+        `body` says what an example's request says beside what all requests say.
+        """
+        asyncio.run(_Run(self, examples, prompt, keep, body or (lambda _: {})).all())
+
+    async def ask(
+        self,
+        client: openai.AsyncOpenAI,
+        messages: Messages,
+        ending: Event,
+        body: dict[str, Any] | None = None,
+    ) -> Answer:
         """One prompt's answer; raises `Passing` when no attempt went through, or `Fatal`.
 
         Once the run is `ending`, a request that failed is not sent again.
         """
+        said = {**self.body, **(body or {}), "messages": messages}
 
         async def sleep(seconds: float) -> None:
             with suppress(TimeoutError):
@@ -137,12 +148,12 @@ class EndpointModel:
         async for attempt in retrying:
             with attempt:
                 self.usage.repeated += attempt.retry_state.attempt_number > 1
-                return await self._ask_once(client, messages)
+                return await self._ask_once(client, said)
         raise AssertionError("tenacity raises when it gives up")
 
-    async def _ask_once(self, client: openai.AsyncOpenAI, messages: Messages) -> Answer:
+    async def _ask_once(self, client: openai.AsyncOpenAI, said: dict[str, Any]) -> Answer:
         try:
-            completion = await client.chat.completions.create(messages=messages, **self.body)
+            completion = await client.chat.completions.create(**said)
         except openai.APIStatusError as error:
             return self._refusal(error)
         except openai.APIConnectionError as error:
@@ -184,8 +195,10 @@ class _Run:
         examples: Iterable[Example],
         prompt: Callable[[Example], Messages],
         keep: Callable[[Example, Answer], None],
+        body: Callable[[Example], dict[str, Any]],
     ) -> None:
         self.model = model
+        self.body = body
         self.examples = iter(examples)
         self.prompt = prompt
         self.keep = keep
@@ -215,7 +228,9 @@ class _Run:
             if self.ending.is_set():
                 return
             try:
-                answer = await self.model.ask(client, self.prompt(example), self.ending)
+                answer = await self.model.ask(
+                    client, self.prompt(example), self.ending, self.body(example)
+                )
             except Fatal as error:
                 self._end(str(error))
             except NoCompletion as error:

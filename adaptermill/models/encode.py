@@ -76,9 +76,10 @@ class Measured:
 
 
 class Encoder:
-    """Encodes rows for one base."""
+    """Encodes rows for one base; `thinking` is what its chat template is told."""
 
-    def __init__(self, processor: Processor) -> None:
+    def __init__(self, processor: Processor, thinking: bool = False) -> None:
+        self.thinking = thinking
         self.tokenizer = processor.tokenizer
         self.multimodal = processor.multimodal
         self.image_token: str | None = getattr(self.multimodal, "image_token", None)
@@ -136,7 +137,7 @@ class Encoder:
             chat_template=self.chat_template,
             tokenize=False,
             add_generation_prompt=generation_prompt,
-            enable_thinking=False,
+            enable_thinking=self.thinking,
         )
 
     # ---- text ----------------------------------------------------------------------------------
