@@ -26,3 +26,12 @@ def pytest_runtest_protocol() -> Iterator[None]:
     for number, handler in zip(numbers, before, strict=True):
         signal.signal(number, handler)
     return result
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """Base URL and model name of a real small model behind a real server; it is started once."""
+    from tests.judges.serving import served
+
+    with served(tmp_path_factory.mktemp("served")) as found:
+        yield found

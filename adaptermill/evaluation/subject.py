@@ -82,26 +82,35 @@ def load_subject(
         return base
     per_node = NodeAdapters.of(adapter)
     folders = {"default": adapter} if per_node is None else per_node.folders
-    model: PeftModel | None = None
+    model: torch.nn.Module = base
     for name, folder in folders.items():
-        try:
-            with warnings.catch_warnings():
-                # Said as an error below, with the tensor's name.
-                warnings.filterwarnings("ignore", message="Found missing adapter keys")
-                if model is None:
-                    model = PeftModel.from_pretrained(base, str(folder), adapter_name=name)
-                else:
-                    model.load_adapter(str(folder), adapter_name=name)
-        except (RuntimeError, ValueError) as error:
-            raise UserError(
-                f"the adapter {folder} does not fit the base {ref.model}: {error}"
-            ) from None
-        with safe_open(folder / WEIGHTS, framework="pt") as saved:
-            differ = set(saved.keys()) ^ set(get_peft_model_state_dict(model, adapter_name=name))
-        if differ:
-            raise UserError(
-                f"the adapter {folder} does not fit the base {ref.model}: {len(differ)} tensors "
-                f"are in one and not in the other, for instance {min(differ)}"
-            )
-    assert model is not None
+        model = put_on(model, folder, name, ref)
     return model.eval()
+
+
+def put_on(model: torch.nn.Module, folder: Path, name: str, ref: BaseRef) -> PeftModel:
+    """The model (bare, or with adapters already) with the folder's adapter on it under `name`.
+
+    `UserError` when the adapter does not fit the base.
+    """
+    try:
+        with warnings.catch_warnings():
+            # Said as an error below, with the tensor's name.
+            warnings.filterwarnings("ignore", message="Found missing adapter keys")
+            if isinstance(model, PeftModel):
+                model.load_adapter(str(folder), adapter_name=name)
+                adapted = model
+            else:
+                adapted = PeftModel.from_pretrained(model, str(folder), adapter_name=name)
+    except (RuntimeError, ValueError) as error:
+        raise UserError(
+            f"the adapter {folder} does not fit the base {ref.model}: {error}"
+        ) from None
+    with safe_open(folder / WEIGHTS, framework="pt") as saved:
+        differ = set(saved.keys()) ^ set(get_peft_model_state_dict(adapted, adapter_name=name))
+    if differ:
+        raise UserError(
+            f"the adapter {folder} does not fit the base {ref.model}: {len(differ)} tensors "
+            f"are in one and not in the other, for instance {min(differ)}"
+        )
+    return adapted

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import PeftModel, get_peft_model_state_dict
-from safetensors import safe_open
 
 from adaptermill.errors import UserError
-from adaptermill.evaluation.subject import CONFIG, WEIGHTS, subject_key
+from adaptermill.evaluation.nodes import NodeAdapters
+from adaptermill.evaluation.subject import CONFIG, put_on, subject_key
 from adaptermill.models.base import BaseRef
 
 
@@ -22,11 +21,17 @@ def check(folder: Path, ref: BaseRef) -> str:
     `training.json` has the base's identity; of an adapter without one, `adapter_config.json` names
     its base, which must be the name of this one.
     """
+    if (per_node := NodeAdapters.of(folder)) is not None:
+        seats = ", ".join(str(each) for each in per_node.folders.values())
+        raise UserError(
+            f"the adapter {folder} is deployed per node: give each role its own ({seats})"
+        )
     key = subject_key(folder)
     config = _json(folder / CONFIG)
-    record = folder / "training.json"
-    if record.is_file():
-        made_for = (_json(record).get("hashes") or {}).get("base")
+    # A node's adapter lies in `nodes/` of the adapter that it is a part of.
+    whole = folder.parent.parent if folder.parent.name == "nodes" else folder
+    if (whole / "training.json").is_file():
+        made_for = (_json(whole / "training.json").get("hashes") or {}).get("base")
         if made_for is not None and made_for != ref.identity:
             raise UserError(
                 f"the adapter {folder} was trained on another base (identity {made_for[:12]}…, "
@@ -44,29 +49,13 @@ def check(folder: Path, ref: BaseRef) -> str:
     return key
 
 
-def put_on(
+def on_seats(
     model: torch.nn.Module, folders: Sequence[Path], ref: BaseRef
-) -> tuple[torch.nn.Module, dict[Path, str]]:
+) -> tuple[torch.nn.Module, dict[str, str]]:
     """The model with the adapters on it, and folder -> the name that PEFT knows it by."""
-    names: dict[Path, str] = {}
-    for number, folder in enumerate(folders):
-        name = names[folder] = f"seat{number}"
-        try:
-            if isinstance(model, PeftModel):
-                model.load_adapter(str(folder), adapter_name=name)
-            else:
-                model = PeftModel.from_pretrained(model, str(folder), adapter_name=name)
-        except (RuntimeError, ValueError) as error:
-            raise UserError(
-                f"the adapter {folder} does not fit the base {ref.model}: {error}"
-            ) from None
-        with safe_open(folder / WEIGHTS, framework="pt") as saved:
-            differ = set(saved.keys()) ^ set(get_peft_model_state_dict(model, adapter_name=name))
-        if differ:
-            raise UserError(
-                f"the adapter {folder} does not fit the base {ref.model}: {len(differ)} tensors "
-                f"are in one and not in the other, for instance {min(differ)}"
-            )
+    names = {str(folder): f"adapter{number}" for number, folder in enumerate(folders)}
+    for folder in folders:
+        model = put_on(model, folder, names[str(folder)], ref)
     return model.eval(), names
 
 

@@ -58,7 +58,9 @@ class LocalEngine:
         }
 
     def prepare(self, agents: Sequence[Agent]) -> None:
-        folders = sorted({agent.adapter for agent in agents if agent.adapter is not None})
+        folders = sorted(
+            {str(Path(agent.adapter)) for agent in agents if agent.adapter is not None}
+        )
         self._keys = {name: adapters.check(Path(name), self.ref) for name in folders}
         model = load_model(self.ref, self.device, self.dtype)
         unknown = why_unknown(model.config)
@@ -67,25 +69,29 @@ class LocalEngine:
                 f"the base {self.ref.model} cannot be rolled out here: {unknown}. Serve it behind "
                 "an OpenAI-compatible endpoint instead"
             )
-        self.model, names = adapters.put_on(model, [Path(name) for name in folders], self.ref)
-        self._names = {str(folder): name for folder, name in names.items()}
+        paths = [Path(name) for name in folders]
+        self.model, self._names = adapters.on_seats(model, paths, self.ref)
         self._inner = self.model.get_base_model() if self._names else self.model
         processor = load_processor(self.ref)
-        self._encoders = {
+        self.encoders = {
             thinking: Encoder(processor, thinking)
             for thinking in {agent.decoding.thinking for agent in agents}
         }
-        encoder = next(iter(self._encoders.values()))
+        encoder = next(iter(self.encoders.values()))
         self._tokenizer = encoder.tokenizer
         self._ends = torch.tensor(sorted({encoder.end_of_turn_id, *declared_ends(model)}))
 
     def collected_with(self, agent: Agent) -> str:
-        return "base" if agent.adapter is None else self._keys[agent.adapter]
+        return "base" if agent.adapter is None else self._keys[str(Path(agent.adapter))]
+
+    def run_to_the_limit(self) -> None:
+        """No token ends a message from now on: for measuring how fast tokens come."""
+        self._ends = self._ends[:0]
 
     def speak(
         self, agent: Agent, requests: Sequence[Request], keep: Callable[[int, Said], None]
     ) -> None:
-        encoder = self._encoders[agent.decoding.thinking]
+        encoder = self.encoders[agent.decoding.thinking]
         prompts: list[tuple[int, ...]] = []
         asked: list[int] = []
         for number, request in enumerate(requests):
@@ -116,7 +122,7 @@ class LocalEngine:
             return nullcontext()
         if agent.adapter is None:
             return self.model.disable_adapter()
-        self.model.set_adapter(self._names[agent.adapter])
+        self.model.set_adapter(self._names[str(Path(agent.adapter))])
         return nullcontext()
 
     @staticmethod
