@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import random
+import shutil
+from dataclasses import replace
 
 import pytest
 import torch
 from peft import PeftModel
 from transformers import GenerationConfig
 
-from adaptermill.models.base import load_model, load_processor
+from adaptermill.errors import UserError
+from adaptermill.models.base import load_model, load_processor, resolve
 from adaptermill.models.encode import Encoder
 from adaptermill.rollouts.chain import Agent, Decoding
 from adaptermill.rollouts.engine import Request
@@ -128,3 +132,36 @@ def test_what_prompts_begin_with_in_common_is_run_once(tiny):
     distinct = set(prompts)
     nodes = {prompt[: n + 1] for prompt in distinct for n in range(len(prompt))}
     assert len(nodes) <= prefill.tokens < sum(map(len, distinct)) / 1.5
+
+
+def test_a_thinking_agents_given_tag_is_its_prefill(tiny, tmp_path):
+    """Where the template begins the answer with <think>, that text was given and not generated."""
+    folder = shutil.copytree(tiny.path, tmp_path / "thinking")
+    template = folder / "chat_template.jinja"
+    opening = "{%- if enable_thinking %}{{ '<think>\\n' }}{% endif %}"
+    template.write_text(template.read_text() + opening)
+    ref = resolve("thinking", None, str(folder), tmp_path / "hashes.parquet")
+    plain, thinking = agent(), replace(agent(), decoding=Decoding(0.0, 1.0, 24, thinking=True))
+    engine = LocalEngine(ref)
+    engine.prepare([plain, thinking])
+    before, after = said(engine, plain, requests()), said(engine, thinking, requests())
+    assert {one.prefill for one in before} == {""}
+    assert {one.prefill for one in after} == {"<think>\n"}
+    assert all(one.text.startswith("<think>\n") for one in after)
+    assert [one.text.removeprefix("<think>\n") for one in after] != [one.text for one in before]
+
+
+def test_an_adapter_that_is_deployed_per_node_is_given_by_its_nodes(tiny, adapter, tmp_path):
+    """The whole is refused; a node's is held against the base that the whole was trained on."""
+    node = shutil.copytree(adapter, tmp_path / "mas" / "nodes" / "planner")
+    record = {"key": "k", "deploy": "per-node", "nodes": [{"name": "planner"}], "recipe": {}}
+    for base, refused in ((tiny.identity, False), ("0" * 16, True)):
+        text = json.dumps({**record, "hashes": {"base": base}})
+        (tmp_path / "mas" / "training.json").write_text(text)
+        with pytest.raises(UserError, match="deployed per node"):
+            LocalEngine(tiny).prepare([agent(adapter=tmp_path / "mas")])
+        if refused:
+            with pytest.raises(UserError, match="another base"):
+                LocalEngine(tiny).prepare([agent(adapter=node)])
+        else:
+            LocalEngine(tiny).prepare([agent(adapter=node)])
