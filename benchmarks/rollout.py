@@ -79,9 +79,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--base", required=True, help="folder of a model, or hub id")
-    parser.add_argument("--queries", type=int, default=4)
+    parser.add_argument("--queries", type=int, default=2, help="default: 2")
     parser.add_argument("--rollouts", type=int, default=8, help="of each query (default: 8)")
-    parser.add_argument("--tokens", type=int, default=48, help="of each message (default: 48)")
+    parser.add_argument("--tokens", type=int, default=24, help="of each message (default: 24)")
     parser.add_argument("--unit", type=int, default=32, help="rollouts side by side")
     parser.add_argument("--repeat", type=int, default=2, help="turns of each (default: 2)")
     parser.add_argument("--threads", type=int, default=2)

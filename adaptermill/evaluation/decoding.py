@@ -100,7 +100,8 @@ def _decode(
     running = [start for start in batch if start.left]
     if not running:
         return
-    states, mask = _stacked(kinds, running)
+    lengths = [start.length for start in running]
+    states, mask = stacked(kinds, [start.states for start in running], lengths)
     cache = _roomy(kinds, states, max(start.left for start in running))
     tokens = torch.tensor([start.token for start in running])
     places = torch.stack([start.position.cpu() for start in running], dim=1)
@@ -145,20 +146,20 @@ def _roomy(kinds: Sequence[str], states: Sequence[torch.Tensor], more: int) -> C
     return Cache(layers=layers)
 
 
-def _stacked(
-    kinds: Sequence[str], starts: Sequence[Start]
+def stacked(
+    kinds: Sequence[str], states: Sequence[Sequence[torch.Tensor]], lengths: Sequence[int]
 ) -> tuple[list[torch.Tensor], torch.Tensor]:
     """The states of all rows, and where theirs are: int64 [B, longest], 0 where filled up."""
-    longest = max(start.length for start in starts)
-    stacked = []
+    longest = max(lengths)
+    made = []
     for number in range(2 * len(kinds)):
-        own = [start.states[number] for start in starts]
+        own = [row[number] for row in states]
         if kinds[number // 2] != LINEAR:
             # [1, heads, tokens, d]
             pad = torch.nn.functional.pad
             own = [pad(state, (0, 0, longest - state.shape[-2], 0)) for state in own]
-        stacked.append(torch.cat(own))
-    mask = torch.zeros((len(starts), longest), dtype=torch.int64)
-    for number, start in enumerate(starts):
-        mask[number, longest - start.length :] = 1
-    return stacked, mask
+        made.append(torch.cat(own))
+    mask = torch.zeros((len(lengths), longest), dtype=torch.int64)
+    for number, length in enumerate(lengths):
+        mask[number, longest - length :] = 1
+    return made, mask

@@ -24,13 +24,13 @@ from adaptermill.evaluation.generated import declared_ends
 from adaptermill.judges.local_model import device_and_dtype
 from adaptermill.models.base import BaseRef, load_model, load_processor
 from adaptermill.models.encode import Encoder, TemplatePrefixError
+from adaptermill.models.states import why_unknown
 from adaptermill.rollouts import adapters
 from adaptermill.rollouts.chain import Agent
 from adaptermill.rollouts.engine import Request, Said
 from adaptermill.rollouts.prefill import Prefill, Rows
 from adaptermill.rollouts.sampling import next_tokens
 from adaptermill.rollouts.seeds import uniforms
-from adaptermill.training.states import why_unknown
 
 _THINK = "<think>"
 

@@ -12,14 +12,9 @@ from collections.abc import Sequence
 import torch
 from torch.nn.functional import pad
 
-from adaptermill.training.states import (
-    LINEAR,
-    empty,
-    fill,
-    layer_kinds,
-    new_layer,
-    take,
-)
+from adaptermill.evaluation.decoding import stacked
+from adaptermill.evaluation.prompts import run
+from adaptermill.models.states import LINEAR, layer_kinds
 
 States = list[torch.Tensor]
 # A shorter common beginning costs more in calls than it saves.
@@ -67,17 +62,13 @@ class Prefill:
     def _forward(
         self, tokens: Sequence[int], done: int, states: States | None
     ) -> tuple[States, torch.Tensor]:
-        cache = empty(self.kinds)
-        for number, layer in enumerate(cache.layers if states is not None else ()):
-            # One-token steps write into a linear layer's states.
-            fill(layer, states[2 * number].clone(), states[2 * number + 1].clone())
-        ids = torch.tensor([tokens], device=self.device)
-        places = torch.arange(done, done + len(tokens), device=self.device)[None]
+        inputs = {
+            "input_ids": torch.tensor([tokens], device=self.device),
+            "position_ids": torch.arange(done, done + len(tokens), device=self.device)[None],
+        }
         self.tokens += len(tokens)
-        logits = self.model(
-            input_ids=ids, position_ids=places, cache=cache, use_cache=True, logits_to_keep=1
-        ).logits
-        return [state for layer in cache.layers for state in take(layer)], logits[0, -1]
+        logits, new = run(self.model, self.kinds, states or [], inputs, 1)
+        return new, logits[-1]
 
 
 def _common(one: tuple[int, ...], other: tuple[int, ...]) -> int:
@@ -94,47 +85,29 @@ class Rows:
     ) -> None:
         self.model = model
         self.kinds = layer_kinds(model.config)
-        self.cache = empty(self.kinds)
-        longest = max(lengths)
         device = states[0][0].device
-        for number, kind in enumerate(self.kinds):
-            pair = [
-                torch.cat([_grown(row[n], kind, longest) for row in states])
-                for n in (2 * number, 2 * number + 1)
-            ]
-            fill(self.cache.layers[number], *pair)
+        self.states, mask = stacked(self.kinds, states, lengths)
+        self.mask = mask.to(device)
         self.lengths = torch.tensor(lengths, device=device)
-        places = torch.arange(longest, device=device)
-        self.mask = (places >= longest - self.lengths[:, None]).long()
 
     def step(self, tokens: torch.Tensor) -> torch.Tensor:
         """Logits [B, V] behind the tokens int64 [B]."""
         self.mask = pad(self.mask, (0, 1), value=1)
-        logits = self.model(
-            input_ids=tokens[:, None],
-            position_ids=self.lengths[:, None],
-            attention_mask=None if bool(self.mask.all()) else self.mask,
-            cache=self.cache,
-            use_cache=True,
-            logits_to_keep=1,
-        ).logits
+        inputs = {
+            "input_ids": tokens[:, None],
+            "position_ids": self.lengths[:, None],
+            "attention_mask": self.mask,
+        }
+        logits, self.states = run(self.model, self.kinds, self.states, inputs, 1)
         self.lengths = self.lengths + 1
-        return logits[:, -1]
+        return logits
 
     def keep(self, rows: torch.Tensor) -> None:
         """Goes on with these rows (int64) alone."""
         # Padding that no row needs any more goes too.
         start = int((self.mask[rows].argmax(dim=1)).min())
         self.mask, self.lengths = self.mask[rows, start:], self.lengths[rows]
-        for number, kind in enumerate(self.kinds):
-            first, second = (state[rows] for state in take(self.cache.layers[number]))
-            if kind != LINEAR:
-                first, second = first[..., start:, :], second[..., start:, :]
-            layer = new_layer(kind)
-            fill(layer, first, second)
-            self.cache.layers[number] = layer
-
-
-def _grown(state: torch.Tensor, kind: str, longest: int) -> torch.Tensor:
-    """Keys or values [1, H, L, D] padded on the left to the longest; other states as they are."""
-    return state if kind == LINEAR else pad(state, (0, 0, longest - state.shape[-2], 0))
+        self.states = [
+            state[rows] if self.kinds[number // 2] == LINEAR else state[rows, :, start:]
+            for number, state in enumerate(self.states)
+        ]
