@@ -102,7 +102,7 @@ def _decode(
         return
     lengths = [start.length for start in running]
     states, mask = stacked(kinds, [start.states for start in running], lengths)
-    cache = _roomy(kinds, states, max(start.left for start in running))
+    cache = roomy(kinds, states, max(start.left for start in running))
     tokens = torch.tensor([start.token for start in running])
     places = torch.stack([start.position.cpu() for start in running], dim=1)
     while True:
@@ -129,11 +129,11 @@ def _decode(
             kept = torch.tensor(going)
             states = [state[kept.to(device)] for layer in cache.layers for state in take(layer)]
             running = [running[number] for number in going]
-            cache = _roomy(kinds, states, max(start.left for start in running))
+            cache = roomy(kinds, states, max(start.left for start in running))
             tokens, places, mask = tokens[kept], places[:, kept], mask[kept]
 
 
-def _roomy(kinds: Sequence[str], states: Sequence[torch.Tensor], more: int) -> Cache:
+def roomy(kinds: Sequence[str], states: Sequence[torch.Tensor], more: int) -> Cache:
     """A cache that holds `states`, with room for `more` tokens."""
     layers = []
     for number, kind in enumerate(kinds):

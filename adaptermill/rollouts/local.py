@@ -144,7 +144,8 @@ class LocalEngine:
             [torch.from_numpy(uniforms(seed, decoding.max_new_tokens)) for seed in seeds]
         ).to(self.device)
         ends = self._ends.to(self.device)
-        rows = Rows(self._inner, [behind[p][0] for p in prompts], [len(p) for p in prompts])
+        steps = decoding.max_new_tokens
+        rows = Rows(self._inner, [behind[p][0] for p in prompts], [len(p) for p in prompts], steps)
         logits = torch.stack([behind[p][1] for p in prompts])
         del behind
         alive = torch.arange(len(prompts), device=self.device)

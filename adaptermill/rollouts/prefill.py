@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import torch
 from torch.nn.functional import pad
 
-from adaptermill.evaluation.decoding import stacked
+from adaptermill.evaluation.decoding import roomy, stacked
 from adaptermill.evaluation.prompts import run
-from adaptermill.models.states import LINEAR, layer_kinds
+from adaptermill.models.states import LINEAR, layer_kinds, take
 
 States = list[torch.Tensor]
 # A shorter common beginning costs more in calls than it saves.
@@ -81,12 +81,15 @@ class Rows:
     """Rows side by side behind their prompts; `step` gives each one more token."""
 
     def __init__(
-        self, model: torch.nn.Module, states: Sequence[States], lengths: Sequence[int]
+        self, model: torch.nn.Module, states: Sequence[States], lengths: Sequence[int], steps: int
     ) -> None:
+        """`steps`: how many there are at most."""
         self.model = model
         self.kinds = layer_kinds(model.config)
+        self.steps = steps
         device = states[0][0].device
-        self.states, mask = stacked(self.kinds, states, lengths)
+        together, mask = stacked(self.kinds, states, lengths)
+        self.cache = roomy(self.kinds, together, steps)
         self.mask = mask.to(device)
         self.lengths = torch.tensor(lengths, device=device)
 
@@ -98,16 +101,19 @@ class Rows:
             "position_ids": self.lengths[:, None],
             "attention_mask": self.mask,
         }
-        logits, self.states = run(self.model, self.kinds, self.states, inputs, 1)
-        self.lengths = self.lengths + 1
-        return logits
+        with torch.inference_mode():
+            made = self.model(**inputs, cache=self.cache, use_cache=True, logits_to_keep=1)
+        self.lengths, self.steps = self.lengths + 1, self.steps - 1
+        return made.logits[:, -1].float()
 
     def keep(self, rows: torch.Tensor) -> None:
         """Goes on with these rows (int64) alone."""
         # Padding that no row needs any more goes too.
         start = int((self.mask[rows].argmax(dim=1)).min())
         self.mask, self.lengths = self.mask[rows, start:], self.lengths[rows]
-        self.states = [
-            state[rows] if self.kinds[number // 2] == LINEAR else state[rows, :, start:]
-            for number, state in enumerate(self.states)
+        states = [
+            state[rows] if kind == LINEAR else state[rows, :, start:]
+            for kind, layer in zip(self.kinds, self.cache.layers, strict=True)
+            for state in take(layer)
         ]
+        self.cache = roomy(self.kinds, states, self.steps)
