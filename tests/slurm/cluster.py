@@ -104,7 +104,15 @@ def start() -> None:
 
 
 def stop() -> None:
-    """Ends the daemons that `start` started, known by their pid files."""
+    """Ends the daemons that `start` started, known by their pid files, and their configuration.
+
+    Snakemake's plugin asks the controller that a configuration names whenever it is loaded, and
+    waits for one that is down.
+    """
+    for name in ("slurm.conf", "gres.conf"):
+        path = CONFIGURATION / name
+        if path.is_file() and path.read_text(encoding="utf-8").startswith(OURS):
+            path.unlink()
     for file in [*STATE.glob("run/*.pid"), STATE / "munged.ours"]:
         if file.is_file():
             pid = int(file.read_text(encoding="utf-8"))
