@@ -71,6 +71,8 @@ rule card:
         requested="results/.work/requests/card/{adapter}",
         above=lambda wildcards: pipeline.above("card", wildcards.adapter),
         adapter="results/adapters/{adapter}",
+        # Not read: Snakemake weighs a job anew that waits for checkpoints, and only such a one.
+        stored=lambda wildcards: ancient(pipeline.stored_evaluation(wildcards.adapter)),
         base="results/evaluation/base.parquet",
         evaluation="results/evaluation/{adapter}.parquet",
         composition="results/fitsets/{adapter}/composition.json",

@@ -37,6 +37,7 @@ from adaptermill.judges.store import Verdicts
 from adaptermill.rows.dataset import open_sources, source_name
 from adaptermill.rows.images import decode
 from adaptermill.trajectories.judging import rollout_examples, wanted_messages
+from adaptermill.trajectories.messages import read_messages
 
 
 def wanted_rows(index: pd.DataFrame, measures: pd.DataFrame, adapters: dict[str, Any]) -> pd.Series:
@@ -55,8 +56,9 @@ def wanted_of_rollouts(
     index: pd.DataFrame, data: list[Path], adapters: dict[str, Any]
 ) -> pd.DataFrame:
     """The messages that reach the judge in the selection of one of the adapters."""
-    folders = {source_name(folder): folder for folder in data if adapters}
-    found = [wanted_messages(index, folders, settings) for settings in adapters.values()]
+    sources = {name for settings in adapters.values() for name in settings["recipe"]["sources"]}
+    messages = read_messages([folder for folder in data if source_name(folder) in sources])
+    found = [wanted_messages(index, messages, settings) for settings in adapters.values()]
     empty = pd.DataFrame(columns=["row_id", "rollout_id"])
     return pd.concat([empty, *found]).drop_duplicates("row_id")
 

@@ -97,7 +97,7 @@ def test_renamed_families_count_among_the_seven():
 MAS = {"name": "mas", "format": "example_trajectories"}
 MIXED = {
     "sources": [*SMALL["sources"], MAS],
-    "judges": {"format": {"kind": "action_format"}},
+    "judges": {"format": {"kind": "action_format"}, "done": {"kind": "episode_success"}},
 }
 
 
@@ -123,6 +123,7 @@ def with_messages(**recipe) -> dict:
         ({"trajectories": {}, "exclude_variants": ["chain"]}, ["m.exclude_variants"]),
         ({"trajectories": {}, "dedup": {"cap": 2}}, ["m.dedup", "`trajectories` has dedup"]),
         ({"trajectories": {}, "judge": "format"}, ["m.judge: format", "rollouts are judged by"]),
+        ({"trajectories": {}, "judge": "done"}, ["m.judge: done (episode_success)", "outcome"]),
         ({"trajectories": {}, "judge_threshold": 0.9}, ["m.judge_threshold", "has tau"]),
     ],
 )

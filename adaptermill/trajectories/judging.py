@@ -1,7 +1,8 @@
 """Rollouts before a judge: each is an example, and its verdict is the credit of all its messages.
 
+    wanted = wanted_messages(index, messages, settings)       # of one adapter
     examples = rollout_examples(wanted, rows, "outcome")      # for the judge
-    messages = judged_rewards(messages, rows, labels)         # for the selection
+    messages = judged_rewards(messages, index, labels)        # for the selection
 
 Credit is *shared* (fitsets.md, "Trajectories"): a message has the reward of its rollout.
 """
@@ -10,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -21,7 +21,7 @@ from adaptermill.judges.replay import number, text
 from adaptermill.provenance import canonical
 from adaptermill.rows.dataset import Rows
 from adaptermill.rows.schema import Row
-from adaptermill.trajectories.messages import given, read_messages
+from adaptermill.trajectories.messages import given
 from adaptermill.trajectories.select import message_candidates
 
 # Kinds that look at the last agent's prompt and output; the others at the query and the final text.
@@ -29,13 +29,12 @@ _OF_THE_LAST_AGENT = {"gold_likelihood"}
 
 
 def wanted_messages(
-    index: pd.DataFrame, folders: Mapping[str, Path], settings: Mapping[str, Any]
+    index: pd.DataFrame, messages: pd.DataFrame, settings: Mapping[str, Any]
 ) -> pd.DataFrame:
     """The messages whose rewards decide the fit set with those `settings`: row_id and rollout_id.
 
-    `folders` has the ingested folder of each source, `index` is the row index with lengths.
+    `index` is the row index, `messages` what `read_messages` found in all sources of trajectories.
     """
-    messages = read_messages([folders[name] for name in settings["recipe"]["sources"]])
     return message_candidates(index, messages, settings).kept[["row_id", "rollout_id"]]
 
 
